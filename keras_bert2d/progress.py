@@ -1,0 +1,40 @@
+"""Progress with rate and time left, on stderr, for every long step."""
+
+import sys
+
+from tqdm import tqdm
+
+
+def progress(total: int | None, description: str, unit: str, initial: int = 0) -> tqdm:
+    """Makes a progress bar on stderr.
+
+    Where stderr is no terminal (a log file, a notebook's output, CI) it writes one line every ten
+    seconds instead of redrawing.
+
+    Args:
+        total: int or `None`. The number of units to come; `None` where it is not known.
+        description: string. What is being done.
+        unit: string. What is counted, for example `"lines"`.
+        initial: int. Units done before this process started.
+
+    Returns:
+        A `tqdm.tqdm`; call `update(n)` and `close()`, or use it as a context manager.
+
+    Example:
+
+    >>> with progress(2, "reading", "lines") as bar:
+    ...     _ = bar.update(2)
+    """
+    terminal = sys.stderr.isatty()
+    return tqdm(
+        total=total,
+        desc=description,
+        unit=f" {unit}",
+        unit_scale=True,
+        initial=initial,
+        file=sys.stderr,
+        dynamic_ncols=terminal,
+        mininterval=0.2 if terminal else 10.0,
+        maxinterval=10.0,
+        ascii=not terminal,
+    )

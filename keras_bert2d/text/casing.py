@@ -1,0 +1,177 @@
+"""The door of the text: mending, Unicode normalisation, cleaning and casing, with the way back.
+
+The steps, in this order, for every text:
+
+1. invalid UTF-8 is replaced by U+FFFD, as `bytes.decode("utf-8", "replace")` does;
+2. NFC;
+3. cleaning as BERT does it: control, format and private-use characters and U+FFFD are dropped, every
+   white space becomes a space;
+4. casing: `"cased"` nothing; `"uncased"` accents stripped and lower case (Devlin et al. 2019, the
+   uncased models); `"turkish"` İ→i and I→ı, then lower case, accents kept.
+
+Nearly all texts are clean already, so one regular expression finds those that are not and only they
+take the slow way.
+"""
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_bert2d.errors import InputError
+from keras_bert2d.text.ragged import repeat, rows_of
+
+CASINGS = ("cased", "uncased", "turkish")
+
+# What BERT's cleaning drops (tab, newline and carriage return are white space, not control characters).
+_DROPPED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\p{Co}\x{FFFD}"
+_ODD_SPACES = r"\t\n\r\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+# Matches valid UTF-8 only: RE2 reads UTF-8, and a byte that is none matches no character class.
+_CLEAN = rf"[^{_DROPPED}{_ODD_SPACES}\x{{D800}}-\x{{DFFF}}]*"
+
+
+def check_casing(casing: str) -> str:
+    """Returns `casing`, or raises `InputError` where there is no such casing."""
+    if casing not in CASINGS:
+        raise InputError(f"`casing` must be one of {', '.join(CASINGS)}. Received: casing={casing!r}")
+    return casing
+
+
+def normalize(texts: tf.Tensor, casing: str) -> tf.Tensor:
+    """Normalises texts for tokenising.
+
+    Args:
+        texts: string tensor `[n]`, bytes as the user gave them.
+        casing: string, one of `CASINGS`.
+
+    Returns:
+        String tensor `[n]`, valid UTF-8 without control characters.
+
+    Example:
+
+    >>> normalize(tf.constant(["IŞIK İZMİR"]), "turkish")[0].numpy().decode()
+    'ışık izmir'
+    """
+    dirty = tf.where(~tf.strings.regex_full_match(texts, _CLEAN))
+    texts = tf.cond(
+        tf.size(dirty) > 0,
+        lambda: tf.tensor_scatter_nd_update(texts, dirty, _clean(tf.gather_nd(texts, dirty))),
+        lambda: texts,
+    )
+    texts = tf_text.normalize_utf8(texts, "NFC")
+    if casing == "uncased":
+        texts = tf.strings.regex_replace(tf_text.normalize_utf8(texts, "NFD"), r"\p{Mn}+", "")
+    return _lower(texts, casing)
+
+
+def normalize_with_sources(
+    texts: tf.Tensor, casing: str
+) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """Normalises texts and tells which characters of the given text each result comes from.
+
+    Args:
+        texts: string tensor `[n]`, bytes as the user gave them.
+        casing: string, one of `CASINGS`.
+
+    Returns:
+        The normalised texts, equal to those of `normalize`, and two int64 ragged tensors
+        `[n, (characters of the normalised text)]`: the first character of the source and the one after
+        the last, counted in `bytes.decode("utf-8", "replace")`.
+    """
+    codepoints = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+    starts = tf.ragged.range(codepoints.row_lengths())
+    ends = starts + 1
+    texts, starts, ends = _compose(tf.strings.unicode_encode(codepoints, "UTF-8"), starts, ends, "NFC")
+    texts, starts, ends = _drop(texts, starts, ends, rf"[{_DROPPED}]")
+    texts = tf.strings.regex_replace(texts, rf"[{_ODD_SPACES}]", " ")
+    if casing == "uncased":
+        texts, starts, ends = _compose(texts, starts, ends, "NFD")
+        texts, starts, ends = _drop(texts, starts, ends, r"\p{Mn}")
+    return _lower(texts, casing), starts, ends
+
+
+def character_at_byte(texts: tf.Tensor) -> tf.RaggedTensor:
+    """For every byte of valid UTF-8 texts, and one past the end, the index of its character.
+
+    Args:
+        texts: string tensor `[n]`.
+
+    Returns:
+        int64 ragged tensor `[n, (bytes + 1)]`.
+    """
+    _, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+    lengths = tf.cast(tf.strings.length(texts), tf.int64) + 1
+    byte_splits = tf.concat([[0], tf.cumsum(lengths)], 0)
+    firsts = offsets.values + tf.gather(byte_splits, rows_of(offsets))
+    ends_of_text = byte_splits[1:] - 1
+    flags = tf.scatter_nd(
+        tf.concat([firsts, ends_of_text], 0)[:, None],
+        tf.ones([tf.size(firsts) + tf.size(ends_of_text)], tf.int64),
+        byte_splits[-1:],
+    )
+    counts = tf.cumsum(flags)
+    # Each row has one character more than it has, the end of the text: take the rows' starts away.
+    row_starts = offsets.row_starts() + tf.range(tf.size(ends_of_text, tf.int64))
+    flat = counts - 1 - repeat(row_starts, lengths)
+    return tf.RaggedTensor.from_row_splits(flat, byte_splits)
+
+
+def _clean(texts: tf.Tensor) -> tf.Tensor:
+    texts = tf.strings.unicode_encode(
+        tf.strings.unicode_decode(texts, "UTF-8", errors="replace"), "UTF-8"
+    )
+    texts = tf_text.normalize_utf8(texts, "NFC")
+    texts = tf.strings.regex_replace(texts, rf"[{_DROPPED}]+", "")
+    return tf.strings.regex_replace(texts, rf"[{_ODD_SPACES}]", " ")
+
+
+def _lower(texts: tf.Tensor, casing: str) -> tf.Tensor:
+    """Lower case, always one character for one, so that offsets stay true."""
+    if casing == "cased":
+        return texts
+    if casing == "turkish":
+        texts = tf.strings.regex_replace(texts, "İ", "i")
+        texts = tf.strings.regex_replace(texts, "I", "ı")
+    # ICU would make the final sigma of a word another letter; BERT does not.
+    texts = tf.strings.regex_replace(texts, "Σ", "σ")
+    return tf.strings.lower(texts, encoding="utf-8")
+
+
+def _compose(
+    texts: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor, form: str
+) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """Brings valid UTF-8 texts to NFC or NFD and carries the source characters along."""
+    result, offsets_map = tf_text.normalize_utf8_with_offsets_map(texts, form)
+    _, first_bytes = tf.strings.unicode_decode_with_offsets(result, "UTF-8")
+    lengths = tf.cast(tf.strings.length(result), tf.int64)
+    after_bytes = tf.concat([first_bytes, lengths[:, None]], 1)[:, 1:]
+    character = character_at_byte(texts)
+
+    def source(byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+        flat = tf_text.find_source_offsets(offsets_map, byte_offsets).values
+        rows = rows_of(byte_offsets)
+        return byte_offsets.with_values(
+            tf.gather(character.values, flat + tf.gather(character.row_starts(), rows))
+        )
+
+    first = source(first_bytes)
+    # The parts of one decomposed letter all come from the whole letter.
+    last = tf.maximum(source(after_bytes) - 1, first)
+    rows = rows_of(first)
+    base = tf.gather(starts.row_starts(), rows)
+    return (
+        result,
+        first.with_values(tf.gather(starts.values, first.values + base)),
+        first.with_values(tf.gather(ends.values, last.values + base)),
+    )
+
+
+def _drop(
+    texts: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor, pattern: str
+) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """Removes the characters that match `pattern`, with their sources."""
+    characters = tf.strings.unicode_split(texts, "UTF-8")
+    kept = characters.with_values(~tf.strings.regex_full_match(characters.values, pattern))
+    return (
+        tf.strings.reduce_join(tf.ragged.boolean_mask(characters, kept), axis=-1),
+        tf.ragged.boolean_mask(starts, kept),
+        tf.ragged.boolean_mask(ends, kept),
+    )

@@ -1,0 +1,98 @@
+"""A vocabulary: its file, what makes it valid, and the digest that tells it from others."""
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from keras_bert2d.errors import InputError
+from keras_bert2d.text.special_tokens import SPECIAL_TOKENS
+
+
+def read_vocabulary(path: str | os.PathLike) -> list[str]:
+    r"""Reads a vocabulary file: UTF-8, one piece a line, in the order of their ids.
+
+    Only the line's end is taken off (`\n` or `\r\n`); blank lines at the file's end are ignored.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The pieces in the order of their ids.
+
+    Raises:
+        InputError: The file cannot be read, is not UTF-8, or fails `check_vocabulary`.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise InputError(
+            f"{path}: the vocabulary cannot be read ({error.strerror}). Name a file with one piece "
+            "a line."
+        ) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}, line {line}: the vocabulary is not valid UTF-8. Save the file as UTF-8."
+        ) from error
+    # Not `splitlines`: that would also split at U+2028 and others, which may be pieces.
+    pieces = [line.removesuffix("\r") for line in text.split("\n")]
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    check_vocabulary(pieces, str(path))
+    return pieces
+
+
+def check_vocabulary(pieces: Sequence[str], source: str) -> None:
+    """Checks that a vocabulary has all special pieces, no blank piece and no piece twice.
+
+    Args:
+        pieces: The pieces in the order of their ids.
+        source: string. Where they come from, for the message.
+
+    Raises:
+        InputError: Says what is wrong and on which lines, counted from 1.
+
+    Example:
+
+    >>> check_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ev"], "my.txt")
+    Traceback (most recent call last):
+    keras_bert2d.errors.InputError: my.txt: the vocabulary lacks [MASK]. Add a line for each.
+    """
+    lines_of = defaultdict(list)
+    for line, piece in enumerate(pieces, start=1):
+        lines_of[piece].append(line)
+    missing = [token for token in SPECIAL_TOKENS if token not in lines_of]
+    if missing:
+        raise InputError(
+            f"{source}: the vocabulary lacks {', '.join(missing)}. Add a line for each."
+        )
+    blank = [line for piece, lines in lines_of.items() if not piece.strip(" \t") for line in lines]
+    if blank:
+        raise InputError(
+            f"{source}: blank {_name_lines(blank)} in the vocabulary. Every line needs a piece: "
+            "take the blank ones out."
+        )
+    twice = [(piece, lines) for piece, lines in lines_of.items() if len(lines) > 1]
+    if twice:
+        piece, lines = twice[0]
+        more = f" ({len(twice) - 1} more pieces are repeated too)" if len(twice) > 1 else ""
+        raise InputError(
+            f"{source}: the piece {piece!r} stands on {_name_lines(lines)}{more}. Keep one line "
+            "for each."
+        )
+
+
+def vocabulary_digest(pieces: Sequence[str]) -> str:
+    """Returns the SHA-256 digest of the pieces in their order, 64 hexadecimal digits.
+
+    It depends on the pieces alone, not on line ends or on the name of the file.
+    """
+    return hashlib.sha256("\n".join(pieces).encode("utf-8")).hexdigest()
+
+
+def _name_lines(lines: Sequence[int], at_most: int = 5) -> str:
+    shown = ", ".join(str(line) for line in lines[:at_most])
+    word = "line" if len(lines) == 1 else "lines"
+    return f"{word} {shown}{' …' if len(lines) > at_most else ''}"
