@@ -83,7 +83,7 @@ def train_vocabulary(
     first_pieces = [*SPECIAL_TOKENS, *letters, *(CONTINUATION_PREFIX + c for c in continuing)]
     if vocabulary_size <= len(first_pieces):
         raise InputError(
-            f"vocabulary_size must be more than {len(first_pieces)}, the special pieces and letters "
+            f"vocabulary_size must be over {len(first_pieces)}, the special pieces and the letters "
             "of the text: give more, or a smaller limit_alphabet to keep fewer letters. "
             f"Received: vocabulary_size={vocabulary_size}, limit_alphabet={limit_alphabet}"
         )

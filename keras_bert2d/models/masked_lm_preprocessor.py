@@ -1,0 +1,114 @@
+"""Raw text to masked rows, for `Bert2DMaskedLM` in a notebook."""
+
+import keras
+import keras_hub
+import tensorflow as tf
+
+from keras_bert2d.errors import InputError
+from keras_bert2d.models.backbone import Bert2DBackbone
+from keras_bert2d.text.masking import MaskRules, mask_rows
+from keras_bert2d.text.rows import RowRules, pair_rows, single_rows
+from keras_bert2d.text.tokenizer import Bert2DTokenizer
+
+
+@keras.saving.register_keras_serializable(package="keras_bert2d")
+class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
+    """Turns texts into masked rows, one text or pair a row, anew each time they are seen.
+
+    For pretraining on much text, `keras_bert2d.data.pretraining_dataset` packs many texts into a row and is the
+    faster way.
+
+    Args:
+        tokenizer: `Bert2DTokenizer`.
+        sequence_length: int. Columns of a row.
+        mask_rate: float. Share of the pieces to mask.
+        max_predictions_per_row: int or `None`: the budget of a full row.
+        masking: string. `"word"` or `"token"`.
+        seed: int or `None`. Fixes the masks of a pass.
+
+    Call arguments:
+        x: string tensor `[row]`, or a tuple of two for pairs.
+
+    Returns:
+        `(features, labels, weights)`, see `keras_bert2d.text.masking.mask_rows`.
+    """
+
+    backbone_cls = Bert2DBackbone
+    tokenizer_cls = Bert2DTokenizer
+
+    def __init__(
+        self,
+        tokenizer: Bert2DTokenizer,
+        sequence_length: int = 128,
+        mask_rate: float = 0.15,
+        max_predictions_per_row: int | None = None,
+        masking: str = "word",
+        seed: int | None = None,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+        self.mask_rate = mask_rate
+        self.max_predictions_per_row = max_predictions_per_row
+        self.masking = masking
+        self.seed = seed
+
+    def build(self, input_shape) -> None:
+        self.built = True
+
+    def call(self, x, y=None, sample_weight=None):
+        with tf.device("cpu"):
+            rules = RowRules.of(self.tokenizer, self.sequence_length)
+            if isinstance(x, tuple):
+                rows = pair_rows(*(self.tokenizer.tokenize(text) for text in x), rules)
+            else:
+                rows = single_rows(self.tokenizer.tokenize(x), rules)
+            step = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64, seed=self.seed)
+            masks = MaskRules.of(
+                self.tokenizer,
+                self.sequence_length,
+                self.mask_rate,
+                self.masking,
+                self.max_predictions_per_row,
+            )
+            return mask_rows(rows, masks, self.seed or 0, step)
+
+    def for_filling(self, texts: list[str]) -> tuple[dict[str, tf.Tensor], list[int]]:
+        """Rows of texts that hold `[MASK]`, with the columns of those.
+
+        Args:
+            texts: list of strings.
+
+        Returns:
+            The features of `Bert2DMaskedLM` and the number of `[MASK]`s of each text.
+
+        Raises:
+            InputError: A text has no `[MASK]`, or has it beyond the row's end.
+        """
+        reader = Bert2DTokenizer.from_config(
+            {**self.tokenizer.get_config(), "special_tokens_in_strings": True}
+        )
+        reader.set_vocabulary(self.tokenizer.get_vocabulary())
+        with tf.device("cpu"):
+            rows = single_rows(reader.tokenize(texts), RowRules.of(reader, self.sequence_length))
+            masked = rows["token_ids"] == reader.mask_token_id
+            counts = tf.math.count_nonzero(masked, 1).numpy().tolist()
+            if not all(counts):
+                text = texts[counts.index(0)]
+                raise InputError(
+                    f"A text to fill needs a [MASK] among its first {self.sequence_length} pieces. "
+                    f"Received: {text[:80]!r}"
+                )
+            positions = tf.RaggedTensor.from_row_lengths(tf.where(masked)[:, 1], counts)
+            return {**rows, "mask_positions": tf.cast(positions.to_tensor(), tf.int32)}, counts
+
+    def get_config(self) -> dict:
+        return {
+            **super().get_config(),
+            "sequence_length": self.sequence_length,
+            "mask_rate": self.mask_rate,
+            "max_predictions_per_row": self.max_predictions_per_row,
+            "masking": self.masking,
+            "seed": self.seed,
+        }
