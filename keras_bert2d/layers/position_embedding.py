@@ -50,13 +50,11 @@ class TwoDPositionEmbedding(keras.layers.Layer):
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (
-            ("max_words", max_words),
-            ("max_intermediate_subwords", max_intermediate_subwords),
-            ("hidden_dim", hidden_dim),
-        ):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"`{name}` must be an integer of at least 1. Received: {name}={value!r}")
+        _check_sizes(
+            max_words=max_words,
+            max_intermediate_subwords=max_intermediate_subwords,
+            hidden_dim=hidden_dim,
+        )
         self.max_words = max_words
         self.max_intermediate_subwords = max_intermediate_subwords
         self.hidden_dim = hidden_dim
@@ -120,6 +118,7 @@ class LearnedPositionEmbedding(keras.layers.Layer):
 
     def __init__(self, max_positions: int, hidden_dim: int, initializer="bert", **kwargs) -> None:
         super().__init__(**kwargs)
+        _check_sizes(max_positions=max_positions, hidden_dim=hidden_dim)
         self.max_positions = max_positions
         self.hidden_dim = hidden_dim
         self.initializer = bert_initializer() if initializer == "bert" else keras.initializers.get(initializer)
@@ -150,6 +149,12 @@ class LearnedPositionEmbedding(keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "initializer": keras.initializers.serialize(self.initializer),
         }
+
+
+def _check_sizes(**sizes: int) -> None:
+    for name, value in sizes.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"`{name}` must be an integer of at least 1. Received: {name}={value!r}")
 
 
 def _copy(initializer):

@@ -224,7 +224,7 @@ class Bert2DBackbone(keras_hub.models.Backbone):
 
 
 def check_fits(backbone: Bert2DBackbone, preprocessor) -> None:
-    """Refuses a preprocessor whose tokenizer makes ids for tables of other sizes.
+    """Refuses a preprocessor that makes ids for tables of other sizes.
 
     Args:
         backbone: `Bert2DBackbone`.
@@ -247,3 +247,10 @@ def check_fits(backbone: Bert2DBackbone, preprocessor) -> None:
                 f"The backbone's tables do not fit the tokenizer: `{name}` is {getattr(backbone, name)} in "
                 f"the backbone and {wanted} in the tokenizer."
             )
+    # The one-dimensional table counts pieces, not words: rows are not cut to it.
+    length = preprocessor.sequence_length
+    if backbone.position_scheme == "learned" and length > backbone.max_words:
+        raise InputError(
+            f"Rows of `sequence_length` pieces need as many positions. Received: sequence_length={length}, "
+            f"max_words={backbone.max_words}"
+        )

@@ -4,6 +4,7 @@ import keras
 import keras_hub
 from keras import ops
 
+from keras_bert2d.errors import InputError
 from keras_bert2d.layers.initializers import bert_initializer
 from keras_bert2d.layers.masked_lm_head import MaskedLMHead, gather_columns
 from keras_bert2d.models.backbone import Bert2DBackbone, check_fits
@@ -135,6 +136,8 @@ class Bert2DMaskedLM(keras_hub.models.MaskedLM):
         Raises:
             InputError: The model has no preprocessor, or a text has no `[MASK]` inside its row.
         """
+        if self.preprocessor is None:
+            raise InputError("The model has no preprocessor to read texts with: pass `preprocessor=`.")
         features, counts = self.preprocessor.for_filling(texts)
         if self.next_sentence:
             features["pair_positions"] = ops.zeros((len(texts), 1), dtype="int32")

@@ -53,25 +53,21 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
         self.max_predictions_per_row = max_predictions_per_row
         self.masking = masking
         self.seed = seed
+        # A tokenizer without a vocabulary is about to be loaded from a preset.
+        if tokenizer.vocabulary is not None:
+            self._rules()
 
     def build(self, input_shape) -> None:
         self.built = True
 
     def call(self, x, y=None, sample_weight=None):
         with tf.device("cpu"):
-            rules = RowRules.of(self.tokenizer, self.sequence_length)
+            rules, masks = self._rules()
             if isinstance(x, tuple):
                 rows = pair_rows(*(self.tokenizer.tokenize(text) for text in x), rules)
             else:
                 rows = single_rows(self.tokenizer.tokenize(x), rules)
             step = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64, seed=self.seed)
-            masks = MaskRules.of(
-                self.tokenizer,
-                self.sequence_length,
-                self.mask_rate,
-                self.masking,
-                self.max_predictions_per_row,
-            )
             return mask_rows(rows, masks, self.seed or 0, step)
 
     def for_filling(self, texts: list[str]) -> tuple[dict[str, tf.Tensor], list[int]]:
@@ -102,6 +98,16 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
                 )
             positions = tf.RaggedTensor.from_row_lengths(tf.where(masked)[:, 1], counts)
             return {**rows, "mask_positions": tf.cast(positions.to_tensor(), tf.int32)}, counts
+
+    def _rules(self) -> tuple[RowRules, MaskRules]:
+        masks = MaskRules.of(
+            self.tokenizer,
+            self.sequence_length,
+            self.mask_rate,
+            self.masking,
+            self.max_predictions_per_row,
+        )
+        return RowRules.of(self.tokenizer, self.sequence_length), masks
 
     def get_config(self) -> dict:
         return {

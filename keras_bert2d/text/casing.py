@@ -130,6 +130,9 @@ def _lower(texts: tf.Tensor, casing: str) -> tf.Tensor:
     if casing == "turkish":
         texts = tf.strings.regex_replace(texts, "İ", "i")
         texts = tf.strings.regex_replace(texts, "I", "ı")
+    else:
+        # ICU goes by the locale of the process: a Turkish one would make this ı.
+        texts = tf.strings.regex_replace(texts, "I", "i")
     # ICU would make the final sigma of a word another letter; BERT does not.
     texts = tf.strings.regex_replace(texts, "Σ", "σ")
     return tf.strings.lower(texts, encoding="utf-8")
@@ -146,7 +149,12 @@ def _compose(
     character = character_at_byte(texts)
 
     def source(byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-        flat = tf_text.find_source_offsets(offsets_map, byte_offsets).values
+        # The operation crashes where no text has a character.
+        flat = tf.cond(
+            tf.size(byte_offsets.values) > 0,
+            lambda: tf_text.find_source_offsets(offsets_map, byte_offsets).values,
+            lambda: tf.zeros([0], tf.int64),
+        )
         rows = rows_of(byte_offsets)
         return byte_offsets.with_values(
             tf.gather(character.values, flat + tf.gather(character.row_starts(), rows))

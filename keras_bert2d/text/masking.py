@@ -24,7 +24,7 @@ class MaskRules:
 
     Attributes:
         mask_id: int. Id of `[MASK]`.
-        unmaskable_ids: tuple of int. `[CLS]`, `[SEP]` and `[PAD]`, which are never masked.
+        unmaskable_ids: tuple of int. The special pieces but `[UNK]`: they are never masked.
         replacement_weights: float64 array `[vocabulary]`. Chances of the random replacements up to a
             factor, see `replacement_weights`.
         max_predictions_per_row: int. Most pieces masked in a row; columns of `mask_positions`.
@@ -67,13 +67,19 @@ class MaskRules:
         """
         if max_predictions_per_row is None:
             max_predictions_per_row = max(1, int(rate * sequence_length + 0.5))
-        weights = np.ones(tokenizer.vocabulary_size()) if counts is None else np.array(counts, np.float64)
+        size = tokenizer.vocabulary_size()
+        weights = np.ones(size) if counts is None else np.array(counts, np.float64)
+        if weights.shape != (size,):
+            raise InputError(
+                f"`counts` needs one count for each of the {size} pieces of the vocabulary. "
+                f"Received: counts of shape {weights.shape}"
+            )
         weights[tokenizer.special_token_ids] = 0.0
         if not weights.sum() > 0:
             raise InputError("The vocabulary has no piece beside the special ones to replace pieces by.")
         return cls(
             tokenizer.mask_token_id,
-            (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id),
+            tuple(i for i in tokenizer.special_token_ids if i != tokenizer.unk_token_id),
             weights,
             max_predictions_per_row,
             rate,
@@ -174,7 +180,9 @@ def choose_words(
     by_row = tf.RaggedTensor.from_row_lengths(
         tf.cast(wanted, tf.int32), tf.math.count_nonzero(opens, 1), validate=False
     )
+    # One column at least, also in a batch without rows.
     lengths = by_row.to_tensor()
+    lengths = tf.pad(lengths, [[0, 0], [0, tf.maximum(1 - tf.shape(lengths)[1], 0)]])
     pieces = tf.reduce_sum(lengths, 1)
     budget = tf.cast(tf.floor(rules.rate * tf.cast(pieces, tf.float64) + 0.5), tf.int32)
     budget = tf.minimum(rules.max_predictions_per_row, tf.maximum(1, budget))[:, None]

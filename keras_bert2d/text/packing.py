@@ -9,7 +9,7 @@ successor, and doubling the jumps marks all openers that the first one reaches i
 import tensorflow as tf
 
 from keras_bert2d.text.ragged import repeat, row_and_place
-from keras_bert2d.text.rows import RowRules, make_rows
+from keras_bert2d.text.rows import RowRules, make_rows, pieces_of
 
 
 def next_fit_openers(
@@ -65,7 +65,7 @@ def split_long_texts(
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Splits texts that are longer than a row at whole words; nothing is dropped.
 
-    Only a single word longer than a row loses the pieces past it.
+    Only a word longer than a row is split inside; what is left of it is a word of the next text.
 
     Args:
         texts: ragged tensor `[text, (words), (pieces)]`, each of one word at least.
@@ -78,21 +78,20 @@ def split_long_texts(
     is_long = (pieces_of(texts) > max_pieces) | (texts.row_lengths() > max_words)
 
     def split():
-        words = _cut_words(texts.values, max_pieces)
-        cut_texts = texts.with_values(words)
+        short = _split_long_words(texts, max_pieces)
         # Long texts are few: only their words are looked at.
-        long = tf.ragged.boolean_mask(cut_texts, is_long)
+        long = tf.ragged.boolean_mask(short, is_long)
         lengths = long.values.row_lengths()
         openers = next_fit_openers(
             long.row_splits, (lengths, max_pieces), (tf.ones_like(lengths), max_words)
         )
         _, place = row_and_place(long.row_lengths())
-        first_words = repeat(tf.boolean_mask(texts.row_starts(), is_long), long.row_lengths())
+        first_words = repeat(tf.boolean_mask(short.row_starts(), is_long), long.row_lengths())
         opened = tf.boolean_mask(first_words + place, openers)
-        starts = tf.sort(tf.concat([tf.boolean_mask(texts.row_starts(), ~is_long), opened], 0))
-        splits = tf.concat([starts, texts.row_splits[-1:]], 0)
-        origin = tf.searchsorted(texts.row_splits, starts, side="right", out_type=tf.int64) - 1
-        return words.values, words.row_splits, splits, origin
+        starts = tf.sort(tf.concat([tf.boolean_mask(short.row_starts(), ~is_long), opened], 0))
+        splits = tf.concat([starts, short.row_splits[-1:]], 0)
+        origin = tf.searchsorted(short.row_splits, starts, side="right", out_type=tf.int64) - 1
+        return short.flat_values, short.values.row_splits, splits, origin
 
     def keep():
         return texts.flat_values, texts.values.row_splits, texts.row_splits, tf.range(texts.nrows())
@@ -118,19 +117,22 @@ def pack_texts(texts: tf.RaggedTensor, rules: RowRules) -> dict[str, tf.Tensor]:
     return make_rows(rules, parts, texts_per_row=fill_rows(pieces_of(parts) + 2, rules.sequence_length))
 
 
-def fill_rows(lengths: tf.Tensor, sequence_length: int) -> tf.Tensor:
+def fill_rows(lengths: tf.Tensor, sequence_length: int, max_texts: int | None = None) -> tf.Tensor:
     """Next-fit of texts into rows.
 
     Args:
         lengths: int64 tensor `[text]`, columns that each text takes, special pieces included.
         sequence_length: int. Columns of a row.
+        max_texts: int or `None`. Most texts of a row.
 
     Returns:
         int64 tensor `[row]`, texts in each row.
     """
     count = tf.size(lengths, tf.int64)
-    openers = next_fit_openers(tf.stack([0, count]), (lengths, sequence_length))
-    starts = tf.where(openers)[:, 0]
+    limits = [(lengths, sequence_length)]
+    if max_texts is not None:
+        limits.append((tf.ones_like(lengths), max_texts))
+    starts = tf.where(next_fit_openers(tf.stack([0, count]), *limits))[:, 0]
     return tf.concat([starts[1:], [count]], 0)[: tf.size(starts)] - starts
 
 
@@ -161,12 +163,6 @@ def join_sentences(
     return runs, tf.searchsorted(part_splits, starts, side="right", out_type=tf.int64) - 1
 
 
-def pieces_of(texts: tf.RaggedTensor) -> tf.Tensor:
-    """Returns the number of pieces of each text, int64 `[text]`."""
-    splits = tf.gather(texts.values.row_splits, texts.row_splits)
-    return splits[1:] - splits[:-1]
-
-
 def without_empty(texts: tf.RaggedTensor) -> tf.RaggedTensor:
     """Leaves out texts without words."""
     filled = texts.row_lengths() > 0
@@ -175,10 +171,17 @@ def without_empty(texts: tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(texts.values, splits, validate=False)
 
 
-def _cut_words(words: tf.RaggedTensor, max_pieces: int) -> tf.RaggedTensor:
-    """Cuts single words that are longer than a row."""
-    return tf.cond(
-        tf.reduce_any(words.row_lengths() > max_pieces),
-        lambda: words[:, :max_pieces],
-        lambda: words,
+def _split_long_words(texts: tf.RaggedTensor, max_pieces: int) -> tf.RaggedTensor:
+    """Makes several words of a word longer than a row: each fills one, the last has what is left."""
+    words = texts.values
+    counts = (words.row_lengths() + max_pieces - 1) // max_pieces
+    word, place = row_and_place(counts)
+    starts = tf.gather(words.row_starts(), word) + place * max_pieces
+    return tf.RaggedTensor.from_nested_row_splits(
+        words.values,
+        [
+            tf.gather(tf.concat([[0], tf.cumsum(counts)], 0), texts.row_splits),
+            tf.concat([starts, words.row_splits[-1:]], 0),
+        ],
+        validate=False,
     )

@@ -139,14 +139,6 @@ def two_d_position_ids(
     row_starts = tf.cast(pieces.row_starts(), tf.int32)
     count = tf.size(pieces.values)
     is_first = tf.range(count) == tf.gather(row_starts, rows)
-    is_padding = pieces.values == PAD
-    continues = tf.strings.substr(pieces.values, 0, len(continuation_prefix.encode()))
-    starts = is_first | is_padding | (continues != continuation_prefix)
-
-    # Words of all rows in one numbering, [PAD] left out; a row's first is then taken away.
-    numbered = starts & ~is_padding
-    numbers = tf.cumsum(tf.cast(numbered, tf.int32)) - 1
-    before = tf.cumsum(tf.cast(numbered, tf.int32), exclusive=True)
     opens = is_first
     if word_numbering == "restart":
         separators = tf.cast(pieces.values == SEP, tf.int32)
@@ -154,6 +146,15 @@ def two_d_position_ids(
         seen = seen - tf.gather(seen, tf.gather(row_starts, rows))
         # The second text opens at the piece right behind the row's first [SEP].
         opens = is_first | ((seen == 1) & (tf.roll(separators, 1, 0) == 1))
+    is_padding = pieces.values == PAD
+    continues = tf.strings.substr(pieces.values, 0, len(continuation_prefix.encode()))
+    # No word reaches over the start of a text, nor over padding.
+    starts = opens | is_padding | tf.roll(is_padding, 1, 0) | (continues != continuation_prefix)
+
+    # Words of all rows in one numbering, [PAD] left out; what comes before a text is then taken away.
+    numbered = starts & ~is_padding
+    numbers = tf.cumsum(tf.cast(numbered, tf.int32)) - 1
+    before = tf.cumsum(tf.cast(numbered, tf.int32), exclusive=True)
     opener = tf.cumsum(tf.cast(opens, tf.int32)) - 1
     base = tf.gather(before, tf.gather(tf.where(opens)[:, 0], opener))
     word_ids = tf.where(is_padding, 0, numbers - base)

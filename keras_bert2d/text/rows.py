@@ -43,7 +43,7 @@ class RowRules:
         """Reads the rules from a tokenizer; `InputError` where the row is too short."""
         if isinstance(sequence_length, bool) or not isinstance(sequence_length, int) or sequence_length < 4:
             raise InputError(
-                "`sequence_length` must be an integer of at least 4, room for a pair of one piece each. "
+                "`sequence_length` must be an integer of at least 4, room for [CLS], two pieces and [SEP]. "
                 f"Received: sequence_length={sequence_length!r}"
             )
         return cls(
@@ -59,12 +59,18 @@ class RowRules:
         return self.sequence_length - specials, self.id_rules.max_words - specials
 
 
-def cut(texts: tf.RaggedTensor, max_pieces: tf.Tensor | int, max_words: tf.Tensor | int) -> tf.RaggedTensor:
-    """Cuts texts at whole words; a first word that is longer than its text may be is cut inside.
+def cut(
+    texts: tf.RaggedTensor,
+    max_pieces: tf.Tensor | int,
+    max_words: tf.Tensor | int,
+    row_pieces: int | None = None,
+) -> tf.RaggedTensor:
+    """Cuts texts at whole words; only a first word that is longer than a row is cut inside.
 
     Args:
         texts: ragged tensor `[text, (words), (pieces)]`.
-        max_pieces, max_words: int or integer tensor `[text]`.
+        max_pieces, max_words: int or integer tensor `[text]`. What each text may keep.
+        row_pieces: int. Room for pieces in a row, where that is not `max_pieces`.
 
     Returns:
         `texts` without the words from the first that no longer fits.
@@ -74,7 +80,8 @@ def cut(texts: tf.RaggedTensor, max_pieces: tf.Tensor | int, max_words: tf.Tenso
     room = tf.gather(tf.broadcast_to(tf.maximum(tf.cast(max_pieces, tf.int64), 0), count), row)
     words_room = tf.gather(tf.broadcast_to(tf.cast(max_words, tf.int64), count), row)
     lengths = texts.values.row_lengths()
-    shortened = tf.where(index == 0, tf.minimum(lengths, room), lengths)
+    too_long = (index == 0) & (lengths > (room if row_pieces is None else row_pieces))
+    shortened = tf.where(too_long, tf.minimum(lengths, room), lengths)
     ends = tf.cumsum(shortened)
     before = tf.gather(tf.concat([[0], ends], 0), tf.gather(texts.row_starts(), row))
     fits = (ends - before <= room) & (index < words_room) & (shortened > 0)
@@ -181,27 +188,41 @@ def pair_rows(
     texts_per_row: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
     """Rows of pairs, `[CLS] first [SEP] second [SEP]`, cut fairly (see `cut_pair`)."""
-    first, second = cut_pair(first, second, *rules.room(3))
-    return make_rows(rules, first, second, texts_per_row)
+    return make_rows(rules, *cut_pair(first, second, rules), texts_per_row)
 
 
 def cut_pair(
-    first: tf.RaggedTensor, second: tf.RaggedTensor, max_pieces: int, max_words: int
+    first: tf.RaggedTensor, second: tf.RaggedTensor, rules: RowRules
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Cuts pairs at whole words: the longer text gives way first, until both are of one length.
+    """Cuts pairs at whole words to fit a row: the longer text gives way first, then both alike.
+
+    What whole words leave over of one text's share goes to the other.
 
     Args:
         first, second: ragged tensors `[pair, (words), (pieces)]`.
-        max_pieces, max_words: int. Room for both together.
+        rules: `RowRules`. Where they number the second text anew, each text has `max_words` of its own.
 
     Returns:
         Both, cut.
     """
+    room, words_room = rules.room(3)
+    if rules.id_rules.word_numbering == "restart":
+        # [CLS] first [SEP], and second [SEP].
+        words = words_room + 1, words_room + 2
+    else:
+        words = _shares(first.row_lengths(), second.row_lengths(), words_room)
+    _, share = _shares(pieces_of(first), pieces_of(second), room)
+    kept = cut(second, share, words[1], room)
+    first = cut(first, room - pieces_of(kept), words[0], room)
+    return first, cut(second, room - pieces_of(first), words[1], room)
 
-    def shares(a: tf.Tensor, b: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor]:
-        share_a = tf.minimum(a, tf.maximum(room - b, (room + 1) // 2))
-        return share_a, tf.minimum(b, room - share_a)
 
-    pieces = shares(first.merge_dims(1, 2).row_lengths(), second.merge_dims(1, 2).row_lengths(), max_pieces)
-    words = shares(first.row_lengths(), second.row_lengths(), max_words)
-    return cut(first, pieces[0], words[0]), cut(second, pieces[1], words[1])
+def _shares(a: tf.Tensor, b: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor]:
+    share_a = tf.minimum(a, tf.maximum(room - b, (room + 1) // 2))
+    return share_a, tf.minimum(b, room - share_a)
+
+
+def pieces_of(texts: tf.RaggedTensor) -> tf.Tensor:
+    """Returns the number of pieces of each text, int64 `[text]`."""
+    splits = tf.gather(texts.values.row_splits, texts.row_splits)
+    return splits[1:] - splits[:-1]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import keras
 import keras_hub
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -103,7 +104,7 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         self.vocabulary = pieces
         self._ids = {piece: i for i, piece in enumerate(pieces)}
         self._update_special_token_ids()
-        self._continues = [piece.startswith(CONTINUATION_PREFIX) for piece in pieces]
+        self._continues = np.array([piece.startswith(CONTINUATION_PREFIX) for piece in pieces])
         self._matcher = tf_text.FastWordpieceTokenizer(
             vocab=[_STAND_INS.get(piece, piece) for piece in pieces],
             token_out_type=tf.int32,
@@ -198,9 +199,7 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         """
         self._check_vocabulary()
         with tf.device("cpu"):
-            pieces = inputs if isinstance(inputs, tf.RaggedTensor) else tf.ragged.constant(inputs) if (
-                isinstance(inputs, (list, tuple))
-            ) else tf.convert_to_tensor(inputs)
+            pieces = _as_tensor(inputs)
             one_row = pieces.shape.rank == 1
             if one_row:
                 pieces = pieces[None]
@@ -253,11 +252,10 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
             normal = casing_rules.normalize(texts, self.casing)
         else:
             normal, *source = casing_rules.normalize_with_sources(texts, self.casing)
-        if self.special_tokens_in_strings:
-            normal = self._put_stand_ins(normal)
+        marked = self._put_stand_ins(normal) if self.special_tokens_in_strings else normal
         ids, starts, ends = group_words(
-            normal,
-            *self._matcher.tokenize_with_offsets(normal),
+            marked,
+            *self._matcher.tokenize_with_offsets(marked),
             continues=tf.constant(self._continues),
             unknown_id=self.unk_token_id,
         )
@@ -286,3 +284,13 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
             starts = starts.with_flat_values(starts.flat_values - here)
             ends = ends.with_flat_values(ends.flat_values + here * (len(token) - 4))
         return starts, ends
+
+
+def _as_tensor(pieces) -> tf.Tensor | tf.RaggedTensor:
+    if isinstance(pieces, tf.RaggedTensor):
+        return pieces
+    if not isinstance(pieces, (list, tuple)):
+        return tf.convert_to_tensor(pieces)
+    ragged = tf.ragged.constant(pieces)
+    # TensorFlow reads lists without a single piece as floats.
+    return tf.cast(ragged, tf.int32) if tf.size(ragged) == 0 else ragged

@@ -1,0 +1,323 @@
+"""Shards to masked batches: the input of pretraining, the same for `model.fit` and for our own loop.
+
+The order of the data is a function of the seed alone. An epoch reads all records once (as often as
+their corpus weighs), shuffled over shards and within a buffer; a *window* of them is unpacked, its texts are
+shuffled and packed into rows. Every row knows its place (epoch, window, row), so a run goes on behind
+any row without reading from the start; masks hang on seed and step, not on how the step was reached.
+"""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert2d.data.shards import Manifest, decode_records, read_manifest, read_tokenizer
+from keras_bert2d.errors import InputError
+from keras_bert2d.text.masking import MaskRules, mask_rows
+from keras_bert2d.text.packing import join_sentences, pack_texts
+from keras_bert2d.text.pairs import choose_pairs, pack_pairs
+from keras_bert2d.text.rows import RowRules, make_rows
+from keras_bert2d.text.tokenizer import Bert2DTokenizer
+
+ROWS = ("packed", "full_sentences")
+# Records of a window, shards read side by side, and runs of records in the shuffle buffer.
+WINDOW_RECORDS = 64
+OPEN_SHARDS = 16
+SHUFFLED_RUNS = 512
+# Records that stay together where sentences must follow one another.
+RUN_RECORDS = 8
+# Steps whose masks are made in one go, for speed.
+MASKED_STEPS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class RowSettings:
+    """How texts become masked rows.
+
+    Attributes:
+        sequence_length: int. Columns of a row.
+        rows: string. `"packed"`: many short texts in a row; `"full_sentences"`: runs of sentences of
+            one document (Liu et al. 2019, section 4.2).
+        next_sentence: bool. Rows hold pairs of texts, half of which follow each other.
+        masking: string. `"word"` or `"token"`.
+        mask_rate: float. Share of the pieces to mask.
+        max_predictions_per_row: int or `None`: the budget of a full row.
+        replacement: string. Random replacements from the corpus's `"unigram"` counts or `"uniform"`.
+    """
+
+    sequence_length: int = 128
+    rows: str = "packed"
+    next_sentence: bool = False
+    masking: str = "word"
+    mask_rate: float = 0.15
+    max_predictions_per_row: int | None = None
+    replacement: str = "unigram"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("rows", ROWS), ("replacement", ("unigram", "uniform"))):
+            if getattr(self, name) not in allowed:
+                raise InputError(
+                    f"`{name}` must be one of {', '.join(allowed)}. Received: {name}={getattr(self, name)!r}"
+                )
+
+    @property
+    def max_pairs_per_row(self) -> int:
+        """Places for pairs in a packed row; one in a row that a pair fills."""
+        return 1 if self.rows == "full_sentences" else max(1, self.sequence_length // 16)
+
+    def mask_rules(self, tokenizer: Bert2DTokenizer, piece_counts: list[int] | None) -> MaskRules:
+        """Returns the rules of masking for a tokenizer and the counts of its pieces."""
+        return MaskRules.of(
+            tokenizer,
+            self.sequence_length,
+            self.mask_rate,
+            self.masking,
+            self.max_predictions_per_row,
+            np.array(piece_counts) if self.replacement == "unigram" and piece_counts else None,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where in the data a run stands: behind this row of this window of this epoch."""
+
+    epoch: int = 0
+    window: int = 0
+    row: int = -1
+
+
+def pretraining_dataset(
+    shards: str | Path,
+    settings: RowSettings,
+    batch_size: int,
+    seed: int = 0,
+    *,
+    step: int = 0,
+    place: Place | None = None,
+    with_place: bool = False,
+    held_out_every: int | None = None,
+) -> tf.data.Dataset:
+    """Endless masked batches from shards, for `model.fit` or for the pretraining loop.
+
+    Args:
+        shards: A shards folder.
+        settings: `RowSettings`.
+        batch_size: int. Rows of a batch.
+        seed: int. Fixes the order, the rows and the masks.
+        step: int. The step of the first batch: masks hang on it.
+        place: `Place` behind which to start; `None`: at the start.
+        with_place: bool. Adds `place` to the features, int32 `[row, 3]`: the batch's last row, in all rows.
+        held_out_every: int or `None`. Every n-th record is left out, see `held_out_dataset`.
+
+    Returns:
+        Dataset of `(features, labels, weights)`, see `mask_rows`; all shapes are static. With
+        `next_sentence` labels and weights are dicts with `masked_lm` and `next_sentence`.
+
+    Raises:
+        InputError: The folder is no shards folder, or has fewer than two documents for
+            next-sentence prediction.
+    """
+    manifest, tokenizer = read_manifest(shards), read_tokenizer(shards)
+    check_documents(manifest, settings)
+    start = place or Place()
+    epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
+    rows = epochs.flat_map(
+        lambda epoch: _epoch_rows(
+            Path(shards), manifest, tokenizer, settings, seed, epoch, start, held_out_every
+        )
+    )
+    return _masked_batches(
+        rows, settings, settings.mask_rules(tokenizer, manifest.piece_counts), batch_size, seed, step, with_place
+    )
+
+
+def held_out_dataset(
+    shards: str | Path, settings: RowSettings, batch_size: int, held_out_every: int, max_batches: int
+) -> tf.data.Dataset:
+    """The records that `pretraining_dataset` leaves out, once, with the same masks every time.
+
+    Args:
+        shards, settings, batch_size: as for `pretraining_dataset`.
+        held_out_every: int. Every n-th record.
+        max_batches: int. At most so many batches. A last batch that is not full is left out.
+
+    Returns:
+        Finite dataset of `(features, labels, weights)`.
+    """
+    manifest, tokenizer = read_manifest(shards), read_tokenizer(shards)
+    rows = _epoch_rows(
+        Path(shards), manifest, tokenizer, settings, 0, tf.constant(0, tf.int64), Place(), held_out_every, True
+    )
+    masks = settings.mask_rules(tokenizer, manifest.piece_counts)
+    return _masked_batches(rows, settings, masks, batch_size, 0, 0, False).take(max_batches)
+
+
+def held_out_interval(manifest: Manifest, share: float) -> int | None:
+    """Every how many records one is held out: at least one of all, at most one of two.
+
+    Args:
+        manifest: `Manifest`.
+        share: float. The share of the records to hold out.
+
+    Returns:
+        int, or `None` where nothing is held out: no share, or a single record.
+    """
+    if not 0 <= share < 0.5:
+        raise InputError(f"The share of held-out data must lie in [0, 0.5). Received: {share}")
+    if share == 0 or manifest.records < 2:
+        return None
+    return max(2, min(round(1 / share), manifest.records))
+
+
+def check_documents(manifest: Manifest, settings: RowSettings) -> None:
+    """Refuses next-sentence prediction without a second document to draw from."""
+    if settings.next_sentence and manifest.documents < 2:
+        raise InputError(
+            "Next-sentence prediction needs at least two documents, the shards have "
+            f"{manifest.documents}: prepare them with `--document line`, or part documents by blank lines."
+        )
+
+
+def _epoch_rows(
+    folder, manifest, tokenizer, settings, seed, epoch, start, held_out_every, held_out=False
+) -> tf.data.Dataset:
+    """The rows of one epoch, from `start` on where it is the start's epoch."""
+    counts = np.array([shard.records for shard in manifest.shards], np.int64)
+    offsets = np.cumsum(counts) - counts
+    files = np.array([str(folder / shard.file) for shard in manifest.shards])
+    weights = np.array([manifest.corpora[shard.corpus]["weight"] for shard in manifest.shards])
+    # A weight of 2.5 is two copies in one epoch and three in the next; golden steps spread the thirds.
+    phases = np.modf(np.arange(len(counts)) * 0.6180339887498949)[0]
+    if held_out:
+        weights = np.ones_like(weights)
+    time = tf.cast(epoch, tf.float64)
+    copies = tf.cast(
+        tf.floor((time + 1) * weights + phases) - tf.floor(time * weights + phases), tf.int64
+    )
+    order = tf.random.experimental.stateless_shuffle(
+        tf.repeat(tf.range(len(counts)), copies), seed=tf.stack([tf.cast(seed, tf.int64), epoch])
+    )
+
+    def records(file, offset):
+        dataset = tf.data.Dataset.zip(
+            tf.data.Dataset.range(offset, np.iinfo(np.int64).max), tf.data.TFRecordDataset(file)
+        )
+        if held_out_every is not None:
+            wanted = held_out_every // 2
+            dataset = dataset.filter(lambda index, _: (index % held_out_every == wanted) == held_out)
+        return dataset
+
+    run = 1 if settings.rows == "packed" and not settings.next_sentence else RUN_RECORDS
+    runs = tf.data.Dataset.from_tensor_slices((tf.gather(files, order), tf.gather(offsets, order))).interleave(
+        lambda file, offset: records(file, offset).batch(run),
+        cycle_length=OPEN_SHARDS,
+        block_length=1,
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    if not held_out:
+        runs = runs.shuffle(SHUFFLED_RUNS, seed=tf.cast(seed, tf.int64) * 1_000_003 + epoch + 1)
+    # Texts follow one another inside a run only.
+    windows = runs.ragged_batch(WINDOW_RECORDS // run).enumerate()
+    first = tf.where(epoch == start.epoch, tf.cast(start.window, tf.int64), 0)
+    windows = windows.skip(first)
+
+    def make(window, indices_and_records):
+        indices, serialized = indices_and_records
+        rows = _window_rows(
+            serialized, indices, tokenizer, settings, tf.stack([tf.cast(seed, tf.int64) * 1_000_003 + epoch, window])
+        )
+        count = tf.shape(rows["token_ids"], tf.int64)[0]
+        numbers = tf.range(count)
+        rows["place"] = tf.cast(
+            tf.stack([tf.fill([count], epoch), tf.fill([count], window), numbers], 1), tf.int32
+        )
+        done = tf.where((epoch == start.epoch) & (window == start.window), start.row + 1, 0)
+        return {name: value[done:] for name, value in rows.items()}
+
+    return windows.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
+def _window_rows(serialized, indices, tokenizer, settings, seed) -> dict[str, tf.Tensor]:
+    """Rows of one window: texts shuffled and packed, or runs of sentences, or pairs."""
+    texts, documents, per_record = decode_records(serialized.flat_values, tokenizer.vocabulary_size())
+    rules = RowRules.of(tokenizer, settings.sequence_length)
+    seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+    if settings.rows == "packed" and not settings.next_sentence:
+        order = tf.random.experimental.stateless_shuffle(tf.range(texts.nrows()), seeds[0], alg="philox")
+        return pack_texts(tf.gather(texts, order), rules)
+
+    group_splits = _group_splits(documents, indices.flat_values, per_record)
+    if settings.rows == "full_sentences":
+        room = rules.room(2)
+        if settings.next_sentence:
+            room = tuple(limit // 2 for limit in rules.room(3))
+        texts, groups = join_sentences(texts, group_splits, *room)
+        documents = tf.gather(documents, tf.gather(group_splits, groups))
+        group_splits = tf.searchsorted(groups, tf.range(tf.size(group_splits, tf.int64)), out_type=tf.int64)
+    if settings.next_sentence:
+        first, second, labels = choose_pairs(group_splits, documents, seeds[1])
+        order = tf.random.experimental.stateless_shuffle(tf.range(tf.size(first)), seeds[0], alg="philox")
+        first, second, labels = (tf.gather(part, order) for part in (first, second, labels))
+        return pack_pairs(
+            tf.gather(texts, first), tf.gather(texts, second), labels, rules, settings.max_pairs_per_row
+        )
+    order = tf.random.experimental.stateless_shuffle(tf.range(texts.nrows()), seeds[0], alg="philox")
+    return make_rows(rules, tf.gather(texts, order))
+
+
+def _group_splits(documents: tf.Tensor, indices: tf.Tensor, per_record: tf.Tensor) -> tf.Tensor:
+    """Row splits of texts that follow one another in one document."""
+    follows = tf.concat([[False], indices[1:] == indices[:-1] + 1], 0)
+    starts = tf.cumsum(per_record, exclusive=True)
+    breaks = tf.boolean_mask(starts, ~follows)
+    changes = tf.where(documents[1:] != documents[:-1])[:, 0] + 1
+    splits, _ = tf.unique(tf.sort(tf.concat([breaks, changes], 0)))
+    return tf.concat([splits, [tf.size(documents, tf.int64)]], 0)
+
+
+def _masked_batches(rows, settings, masks, batch_size, seed, step, with_place) -> tf.data.Dataset:
+    """Batches of rows, masked by seed and step."""
+
+    def mask(number, batch):
+        first = step + number * MASKED_STEPS
+        return _labelled(mask_rows(batch, masks, seed, first, MASKED_STEPS), settings)
+
+    def finish(features, labels, weights):
+        columns = {name: settings.sequence_length for name in features}
+        columns |= {
+            "mask_positions": masks.max_predictions_per_row,
+            "pair_positions": settings.max_pairs_per_row,
+            "place": 3,
+        }
+        place = features.pop("place")
+        if with_place:
+            features["place"] = tf.repeat(place[-1:], batch_size, 0)
+        features = {
+            name: tf.ensure_shape(value, [batch_size, columns[name]]) for name, value in features.items()
+        }
+        return features, labels, weights
+
+    return (
+        rows.rebatch(batch_size * MASKED_STEPS, drop_remainder=True)
+        .enumerate()
+        .map(mask, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .rebatch(batch_size, drop_remainder=True)
+        .map(finish)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def _labelled(masked, settings):
+    """Puts pair labels and weights beside those of the masks."""
+    features, labels, weights = masked
+    if not settings.next_sentence:
+        return features, labels, weights
+    features = dict(features)
+    pair_labels, pair_weights = features.pop("pair_labels"), features.pop("pair_weights")
+    return (
+        features,
+        {"masked_lm": labels, "next_sentence": pair_labels},
+        {"masked_lm": weights, "next_sentence": pair_weights},
+    )

@@ -1,0 +1,297 @@
+"""`Bert2DTokenClassifier`: a label for each word, as in part-of-speech tagging."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import keras
+import keras_hub
+import numpy as np
+from keras import ops
+
+from keras_bert2d.errors import InputError
+from keras_bert2d.layers.initializers import bert_initializer
+from keras_bert2d.models.backbone import Bert2DBackbone, check_fits
+from keras_bert2d.models.token_classifier_preprocessor import Bert2DTokenClassifierPreprocessor
+
+
+class TaggedWord(NamedTuple):
+    """A word that was found in a sentence, with its label.
+
+    Attributes:
+        word: string. `sentence[start:end]`.
+        label: string, or `None` where the row was full before the word.
+        start: int. Place of the word's first character in the sentence.
+        end: int. Place after its last character.
+    """
+
+    word: str
+    label: str | None
+    start: int
+    end: int
+
+
+@keras.saving.register_keras_serializable(package="keras_bert2d")
+class Bert2DTokenClassifier(keras_hub.models.Task):
+    """Labels words: parts of speech, names, anything that is said of a word.
+
+    A dense layer on the backbone's columns (Devlin et al. 2019, section 5.3); a word's label is
+    read at its first piece. With a preprocessor, `fit`, `evaluate` and `predict` take words (a list
+    of lists of strings, a ragged tensor `[row, (words)]`), sentences (a list of strings, a tensor
+    `[row]`) or a dataset of batches of either, with labels as strings or ids; dicts of features
+    pass through. Without one, all is as in any Keras model.
+
+    Args:
+        backbone: `Bert2DBackbone`.
+        num_classes: int. Labels; by default those of the preprocessor.
+        preprocessor: `Bert2DTokenClassifierPreprocessor`, or `None`.
+        dropout: float. Rate between the backbone and the dense layer.
+
+    Call arguments:
+        inputs: the backbone's dict.
+
+    Returns:
+        Logits, float `[row, columns, num_classes]`.
+
+    Raises:
+        InputError: `num_classes` is missing or not the number of the preprocessor's labels, or the
+            preprocessor's id rules are not those of the backbone's tables.
+
+    Example:
+
+    >>> from keras_bert2d.text.tokenizer import Bert2DTokenizer
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ev", "##ler", "güzel"]
+    >>> preprocessor = Bert2DTokenClassifierPreprocessor(
+    ...     Bert2DTokenizer(pieces), labels=["ADJ", "NOUN"], sequence_length=8
+    ... )
+    >>> backbone = Bert2DBackbone.of_size("tiny", vocabulary_size=len(pieces))
+    >>> model = Bert2DTokenClassifier(backbone, preprocessor=preprocessor)
+    >>> history = model.fit([["güzel", "evler"]], [["ADJ", "NOUN"]], verbose=0)
+    >>> len(model.predict([["güzel", "evler"]], verbose=0)[0])
+    2
+    >>> model.predict(["güzel evler"], verbose=0)[0][1]
+    TaggedWord(word='evler', label=..., start=6, end=11)
+    """
+
+    backbone_cls = Bert2DBackbone
+    preprocessor_cls = Bert2DTokenClassifierPreprocessor
+
+    def __init__(
+        self,
+        backbone: Bert2DBackbone,
+        num_classes: int | None = None,
+        preprocessor: Bert2DTokenClassifierPreprocessor | None = None,
+        dropout: float = 0.1,
+        **kwargs,
+    ) -> None:
+        check_fits(backbone, preprocessor)
+        # === Layers ===
+        self.backbone = backbone
+        self.preprocessor = preprocessor
+        self.num_classes = _check_classes(num_classes, preprocessor)
+        self.dropout = dropout
+        self.output_dropout = keras.layers.Dropout(
+            dropout, dtype=backbone.dtype_policy, name="output_dropout"
+        )
+        self.output_dense = keras.layers.Dense(
+            self.num_classes,
+            kernel_initializer=bert_initializer(),
+            dtype=backbone.dtype_policy,
+            name="logits",
+        )
+
+        # === Functional model ===
+        inputs = backbone.input
+        hidden = self.output_dropout(backbone(inputs)["sequence_output"])
+        outputs = self.output_dense(hidden)
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        # `predict` keeps one label a column, not all logits. Only the method of this second model
+        # is kept: as an attribute, the model itself would be saved with the task's weights.
+        self._predict_ids = keras.Model(inputs, ops.argmax(outputs, axis=-1)).predict
+
+    def compile(self, optimizer="auto", loss="auto", *, weighted_metrics="auto", **kwargs) -> None:
+        """Compiles with cross-entropy (mean over weights) and the accuracy of words."""
+        if optimizer == "auto":
+            optimizer = keras.optimizers.Adam(5e-5)
+        if loss == "auto":
+            loss = keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
+        if weighted_metrics == "auto":
+            weighted_metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        super().compile(optimizer=optimizer, loss=loss, weighted_metrics=weighted_metrics, **kwargs)
+
+    def preprocess_samples(self, x, y=None, sample_weight=None):
+        if isinstance(x, dict):
+            return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+        return super().preprocess_samples(x, y, sample_weight)
+
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size: int | None = None,
+        sample_weight=None,
+        validation_data=None,
+        shuffle: bool = True,
+        **kwargs,
+    ) -> keras.callbacks.History:
+        """Trains as `keras.Model.fit`; validation counts each word once, see `evaluate`."""
+        if self.preprocessor is not None:
+            x = self.preprocessor.batches(x, y, sample_weight, batch_size, shuffle)
+            if validation_data is not None:
+                data = keras.utils.unpack_x_y_sample_weight(validation_data)
+                size = None if hasattr(data[0], "element_spec") else batch_size
+                validation_data = self.preprocessor.batches(*data, size, scoring=True)
+            y = sample_weight = batch_size = None
+            shuffle = False  # It is done, or the dataset's own matter.
+        return super().fit(
+            x=x,
+            y=y,
+            batch_size=batch_size,
+            sample_weight=sample_weight,
+            validation_data=validation_data,
+            shuffle=shuffle,
+            **kwargs,
+        )
+
+    def evaluate(self, x=None, y=None, batch_size=None, sample_weight=None, **kwargs):
+        """Evaluates as `keras.Model.evaluate`, each word counted once: at its first piece.
+
+        Words that a row has no room for are not counted.
+        """
+        if self.preprocessor is not None:
+            x = self.preprocessor.batches(x, y, sample_weight, batch_size, scoring=True)
+            y = sample_weight = batch_size = None
+        return super().evaluate(
+            x=x, y=y, batch_size=batch_size, sample_weight=sample_weight, **kwargs
+        )
+
+    def test_on_batch(self, x, y=None, sample_weight=None, **kwargs):
+        """Evaluates one batch, each word counted once, see `evaluate`."""
+        if self.preprocessor is not None and not isinstance(x, dict):
+            data = self.preprocessor.for_scoring(x, y, sample_weight)
+            x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        return super().test_on_batch(x, y, sample_weight, **kwargs)
+
+    def predict(self, x=None, batch_size: int | None = None, steps: int | None = None, **kwargs):
+        """Labels words.
+
+        Args:
+            x: words or sentences, see the class.
+            batch_size: int. Rows of a batch, 32 by default.
+            steps: int. Batches to read, or `None` for all.
+            **kwargs: see `keras.Model.predict`.
+
+        Returns:
+            For words, a list for each row with a label string for each word; for sentences, a list
+            for each with `TaggedWord`s. Words that the row has no room for have `None`. For
+            features, or without a preprocessor, logits.
+        """
+        if self.preprocessor is None or self.preprocessor.holds_features(x):
+            return super().predict(x, batch_size=batch_size, steps=steps, **kwargs)
+        texts = self.preprocessor.in_memory(x, batch_size, steps)
+        if not texts.shape[0]:
+            return []
+        batches = self.preprocessor.batches(texts, batch_size=batch_size)
+        ids = self._predict_ids(batches, **kwargs)
+        places = self.preprocessor.word_places(texts, batch_size)
+        names = np.array(self.preprocessor.labels, object)
+        labels = np.full(places.given.sum(), None, object)
+        row = np.repeat(np.arange(len(places.given)), places.given)
+        place = np.arange(len(row)) - (np.cumsum(places.given) - places.given)[row]
+        kept = place < places.kept[row]
+        labels[kept] = names[ids[row[kept], places.columns]]
+        splits = np.cumsum(places.given)[:-1]
+        if texts.shape.rank == 1:
+            return _tag(texts.numpy(), labels, places, splits)
+        return [part.tolist() for part in np.split(labels, splits)]
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset,
+        load_weights: bool = True,
+        labels: Sequence[str] | None = None,
+        sequence_length: int | None = None,
+        label_pieces: str | None = None,
+        **kwargs,
+    ) -> "Bert2DTokenClassifier":
+        """Loads a token classifier, or starts one on the encoder of another model's preset.
+
+        Args:
+            preset: string or path. See `keras_hub.models.Task.from_preset`.
+            load_weights: bool. Whether to load weights, or to start from random ones.
+            labels: list of strings. With it the dense layer starts anew, whatever the preset holds;
+                needed where the preset is that of another task.
+            sequence_length: int. In place of the saved one, see the preprocessor.
+            label_pieces: string. In place of the saved one, see the preprocessor.
+            **kwargs: Further arguments of the class, and `dtype`.
+
+        Raises:
+            InputError: The preset has no labels and none are given, or a preprocessor is given
+                beside arguments for one.
+
+        Example:
+
+        >>> import tempfile
+        >>> from keras_bert2d.models.masked_lm import Bert2DMaskedLM, Bert2DMaskedLMPreprocessor
+        >>> from keras_bert2d.text.tokenizer import Bert2DTokenizer
+        >>> tokenizer = Bert2DTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ev"])
+        >>> backbone = Bert2DBackbone.of_size("tiny", vocabulary_size=6)
+        >>> folder = tempfile.mkdtemp()
+        >>> preprocessor = Bert2DMaskedLMPreprocessor(tokenizer)
+        >>> Bert2DMaskedLM(backbone, preprocessor).save_to_preset(folder)
+        >>> Bert2DTokenClassifier.from_preset(folder, labels=["NOUN", "VERB"]).num_classes
+        2
+        """
+        preset = str(preset)
+        given = dict(labels=labels, sequence_length=sequence_length, label_pieces=label_pieces)
+        given = {name: value for name, value in given.items() if value is not None}
+        if given and "preprocessor" in kwargs:
+            raise InputError(
+                "Pass either a preprocessor or arguments for one. "
+                f"Received: preprocessor beside {', '.join(given)}"
+            )
+        if given:
+            kwargs["preprocessor"] = cls.preprocessor_cls.from_preset(preset, **given)
+        if labels is not None:
+            # KerasHub leaves saved task weights out where the number of classes is given.
+            kwargs.setdefault("num_classes", len(labels))
+        return super().from_preset(preset, load_weights, **kwargs)
+
+    def get_config(self) -> dict:
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "dropout": self.dropout,
+        }
+
+
+def _check_classes(num_classes: int | None, preprocessor) -> int:
+    labels = getattr(preprocessor, "labels", None)
+    if num_classes is None and labels is not None:
+        return len(labels)
+    if not isinstance(num_classes, int) or isinstance(num_classes, bool) or num_classes < 1:
+        raise InputError(
+            "`num_classes` must be an integer of at least 1, or left out where a preprocessor has "
+            f"the labels. Received: num_classes={num_classes!r}"
+        )
+    if labels is not None and num_classes != len(labels):
+        raise InputError(
+            f"`num_classes` must be the number of the preprocessor's labels, {len(labels)}. "
+            f"Received: num_classes={num_classes}"
+        )
+    return num_classes
+
+
+def _tag(sentences, labels, places, splits) -> list[list[TaggedWord]]:
+    """Cuts the words out of sentences and puts their labels beside them."""
+    parts = (np.split(values, splits) for values in (labels, places.starts, places.ends))
+    tagged = []
+    for data, *columns in zip(sentences, *parts, strict=True):
+        text = data.decode("utf-8", "replace")
+        triples = zip(*(column.tolist() for column in columns), strict=True)
+        tagged.append(
+            [TaggedWord(text[start:end], label, start, end) for label, start, end in triples]
+        )
+    return tagged

@@ -1,0 +1,167 @@
+import os
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers.normalizers import BertNormalizer
+
+from keras_bert2d.errors import InputError
+from keras_bert2d.text.casing import CASINGS, character_at_byte, normalize, normalize_with_sources
+from tests.text.strategies import raw_texts
+
+casings = st.sampled_from(CASINGS)
+
+
+def normal(text: str | bytes, casing: str) -> str:
+    return normalize(tf.constant([text]), casing).numpy()[0].decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "cased", "uncased", "turkish"),
+    [
+        ("İ I ı i", "İ I ı i", "i i ı i", "i ı ı i"),
+        ("İSTANBUL ISPARTA", "İSTANBUL ISPARTA", "istanbul isparta", "istanbul ısparta"),
+        ("I\u0307zmir", "İzmir", "izmir", "izmir"),  # Decomposed İ.
+        ("ÇĞÖŞÜ çğöşü", "ÇĞÖŞÜ çğöşü", "cgosu cgosu", "çğöşü çğöşü"),
+        ("s\u0327o\u0308yle", "şöyle", "soyle", "şöyle"),
+        ("ÂÎÛ hâlâ", "ÂÎÛ hâlâ", "aiu hala", "âîû hâlâ"),
+        ("ΟΔΟΣ", "ΟΔΟΣ", "οδοσ", "οδοσ"),  # BERT lowers letter by letter: no final sigma.
+        ("ẞ ſ ﬁ ①", "ẞ ſ ﬁ ①", "ß ſ ﬁ ①", "ß ſ ﬁ ①"),  # NFC, not NFKC.
+        ("😀 漢字 שלום", "😀 漢字 שלום", "😀 漢字 שלום", "😀 漢字 שלום"),
+    ],
+)
+def test_the_three_casings(text, cased, uncased, turkish):
+    assert [normal(text, casing) for casing in ("cased", "uncased", "turkish")] == [
+        cased,
+        uncased,
+        turkish,
+    ]
+
+
+@pytest.mark.parametrize("casing", CASINGS)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        (" \t\n", "   "),
+        ("ev\u00adler\u200b", "evler"),
+        ("\ufeffev\x00ler\x7f\x85", "evler"),
+        ("ev\u00a0ler\u3000de\u2028.", "ev ler de ."),
+        (b"ev\xff\xfeler\xc3", "evler"),
+        (b"\xed\xa0\x80ev\xf4\x90\x80\x80", "ev"),  # A surrogate; a code point past the last.
+        ("ev\ufffd\ue000", "ev"),
+        ("\u0307", {"uncased": ""}),  # A lone combining mark.
+    ],
+)
+def test_cleaning_drops_control_characters_and_mends_spaces(text, expected, casing):
+    if isinstance(expected, dict):
+        expected = expected.get(casing, text)
+    assert normal(text, casing) == expected
+
+
+def test_an_unknown_casing_is_refused_by_name():
+    from keras_bert2d.text.casing import check_casing
+
+    with pytest.raises(InputError, match="casing='upper'"):
+        check_casing("upper")
+
+
+def test_lower_case_does_not_hang_on_the_locale_of_the_process():
+    program = (
+        "import tensorflow as tf; from keras_bert2d.text.casing import normalize;"
+        "texts = tf.constant(['I İ ı i']);"
+        "print(*[normalize(texts, c).numpy()[0].decode() for c in ('uncased', 'turkish')], sep='|')"
+    )
+    environment = {**os.environ, "LC_ALL": "tr_TR.UTF-8", "PYTHONIOENCODING": "utf-8"}
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert result.stdout.splitlines()[-1] == "i i ı i|i ı ı i"
+
+
+@pytest.mark.parametrize("casing", ["cased", "uncased"])
+def test_every_letter_is_normalised_as_the_rust_library_does(casing):
+    # The whole basic plane, every seventh code point beyond it.
+    points = [*range(0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 7)]
+    texts = [f"a{chr(point)}b" for point in points]
+    rust = BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=False,
+        strip_accents=casing == "uncased",
+        lowercase=casing == "uncased",
+    )
+    ours = normalize(tf.constant(texts), casing).numpy()
+    different = {
+        unicodedata.category(chr(point))
+        for point, text, got in zip(points, texts, ours, strict=True)
+        if got.decode("utf-8") != rust.normalize_str(unicodedata.normalize("NFC", text))
+    }
+    # Format characters and marks that came with Unicode 9 and later: the tables of the Rust library
+    # do not know them. No letter, digit, symbol, punctuation or space is among them.
+    assert different <= {"Cf", "Mn", "Mc", "Cn"}
+
+
+@settings(max_examples=150, deadline=None)
+@given(raws=st.lists(raw_texts, max_size=6), casing=casings)
+def test_texts_with_sources_are_the_normalised_texts(raws, casing):
+    texts = tf.constant(raws, tf.string, shape=[len(raws)])
+    with_sources, starts, ends = normalize_with_sources(texts, casing)
+    plain = normalize(texts, casing)
+    assert with_sources.numpy().tolist() == plain.numpy().tolist()
+    for raw, result, first, after in zip(
+        raws, plain.numpy(), starts.to_list(), ends.to_list(), strict=True
+    ):
+        source, characters = raw.decode("utf-8", "replace"), result.decode("utf-8")
+        assert len(first) == len(after) == len(characters)
+        assert first == sorted(first)
+        assert after == sorted(after)
+        for character, start, end in zip(characters, first, after, strict=True):
+            assert 0 <= start < end <= len(source)
+            # A letter may come from a decomposed one or be a part of one: it is in the slice's result.
+            assert character in normal(source[start:end], casing)
+
+
+@settings(max_examples=60, deadline=None)
+@given(raws=st.lists(raw_texts, min_size=1, max_size=4), casing=casings)
+def test_normalised_texts_are_valid_and_clean(raws, casing):
+    for raw, result in zip(raws, normalize(tf.constant(raws), casing).numpy(), strict=True):
+        text = result.decode("utf-8")
+        assert "\ufffd" not in text
+        assert not any(unicodedata.category(c) in ("Cc", "Co") for c in text)
+        if casing == "cased":
+            # As a plain statement: NFC, drop, mend spaces.
+            kept = [
+                " " if c in "\t\n\r" or c.isspace() and unicodedata.category(c) != "Cc" else c
+                for c in unicodedata.normalize("NFC", raw.decode("utf-8", "replace"))
+                if c in "\t\n\r\ufeff" or unicodedata.category(c) not in ("Cc", "Co")
+            ]
+            expected = "".join(kept)
+            assert [c for c in expected if unicodedata.category(c) not in ("Cf", "Cn") and c != "\ufffd"] == [
+                c for c in text if unicodedata.category(c) != "Cn"
+            ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts=st.lists(st.text(max_size=10), max_size=5))
+def test_every_byte_knows_its_character(texts):
+    expected = [
+        [i for i, c in enumerate(text) for _ in c.encode("utf-8")] + [len(text)] for text in texts
+    ]
+    got = character_at_byte(tf.constant(texts, tf.string, shape=[len(texts)]))
+    assert got.to_list() == expected
+
+
+@pytest.mark.parametrize("casing", CASINGS)
+def test_a_graph_normalises_as_eager_mode_does(casing):
+    texts = tf.constant(["İ I\u0307 ev\u00adler", "temiz", b"\xff.", ""])
+    graph = tf.function(lambda t: normalize(t, casing), input_signature=[tf.TensorSpec([None], tf.string)])
+    assert graph(texts).numpy().tolist() == normalize(texts, casing).numpy().tolist()
+    assert graph(texts[:0]).numpy().tolist() == []
