@@ -21,10 +21,10 @@ from keras_bert2d.text.rows import RowRules, make_rows
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 
 ROWS = ("packed", "full_sentences")
-# Records of a window, shards read side by side, and runs of records in the shuffle buffer.
+# Records of a window, shards read side by side, and records that are shuffled among each other.
 WINDOW_RECORDS = 64
 OPEN_SHARDS = 16
-SHUFFLED_RUNS = 512
+SHUFFLED_RECORDS = 1024
 # Records that stay together where sentences must follow one another.
 RUN_RECORDS = 8
 # Steps whose masks are made in one go, for speed.
@@ -172,10 +172,12 @@ def held_out_interval(manifest: Manifest, share: float) -> int | None:
 
 def check_documents(manifest: Manifest, settings: RowSettings) -> None:
     """Refuses next-sentence prediction without a second document to draw from."""
-    if settings.next_sentence and manifest.documents < 2:
+    texts = sum(shard.texts for shard in manifest.shards)
+    if settings.next_sentence and not 2 <= manifest.documents < texts:
         raise InputError(
-            "Next-sentence prediction needs at least two documents, the shards have "
-            f"{manifest.documents}: prepare them with `--document line`, or part documents by blank lines."
+            "Next-sentence prediction needs at least two documents, and documents of several lines; the "
+            f"shards have {texts} lines in {manifest.documents} documents. Part documents by blank lines, or "
+            "prepare with `--document file`."
         )
 
 
@@ -208,26 +210,32 @@ def _epoch_rows(
             dataset = dataset.filter(lambda index, _: (index % held_out_every == wanted) == held_out)
         return dataset
 
+    # Where sentences must follow one another, records stay together in runs.
     run = 1 if settings.rows == "packed" and not settings.next_sentence else RUN_RECORDS
-    runs = tf.data.Dataset.from_tensor_slices((tf.gather(files, order), tf.gather(offsets, order))).interleave(
-        lambda file, offset: records(file, offset).batch(run),
+    chosen = tf.data.Dataset.from_tensor_slices((tf.gather(files, order), tf.gather(offsets, order))).interleave(
+        records,
         cycle_length=OPEN_SHARDS,
-        block_length=1,
+        block_length=run,
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
-    if not held_out:
-        runs = runs.shuffle(SHUFFLED_RUNS, seed=tf.cast(seed, tf.int64) * 1_000_003 + epoch + 1)
-    # Texts follow one another inside a run only.
-    windows = runs.ragged_batch(WINDOW_RECORDS // run).enumerate()
-    first = tf.where(epoch == start.epoch, tf.cast(start.window, tf.int64), 0)
-    windows = windows.skip(first)
+    shuffle_seed = tf.cast(seed, tf.int64) * 1_000_003 + epoch + 1
+
+    def shuffle(number, block):
+        count = tf.size(block[0], tf.int64)
+        runs = tf.random.experimental.stateless_shuffle(
+            tf.range((count + run - 1) // run), tf.stack([shuffle_seed, number]), alg="philox"
+        )
+        places = tf.reshape(runs[:, None] * run + tf.range(run, dtype=tf.int64), [-1])
+        places = tf.boolean_mask(places, places < count)
+        return tf.nest.map_structure(lambda x: tf.gather(x, places), block)
+
+    windows = chosen.batch(SHUFFLED_RECORDS).enumerate().map(shuffle).rebatch(WINDOW_RECORDS).enumerate()
+    windows = windows.skip(tf.where(epoch == start.epoch, tf.cast(start.window, tf.int64), 0))
 
     def make(window, indices_and_records):
         indices, serialized = indices_and_records
-        rows = _window_rows(
-            serialized, indices, tokenizer, settings, tf.stack([tf.cast(seed, tf.int64) * 1_000_003 + epoch, window])
-        )
+        rows = _window_rows(serialized, indices, tokenizer, settings, tf.stack([-shuffle_seed, window]))
         count = tf.shape(rows["token_ids"], tf.int64)[0]
         numbers = tf.range(count)
         rows["place"] = tf.cast(
@@ -236,19 +244,28 @@ def _epoch_rows(
         done = tf.where((epoch == start.epoch) & (window == start.window), start.row + 1, 0)
         return {name: value[done:] for name, value in rows.items()}
 
-    return windows.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    rows = windows.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    # An epoch without a row would be followed by the next without end.
+    limit = int(np.ceil(weights.max())) * manifest.records // WINDOW_RECORDS + 2
+
+    def count_empty(empty, window):
+        empty = tf.where(tf.shape(window["token_ids"])[0] > 0, 0, empty + 1)
+        tf.debugging.assert_less(empty, limit, "The shards give no row: documents are too short for pairs.")
+        return empty, window
+
+    return rows.scan(tf.constant(0), count_empty)
 
 
 def _window_rows(serialized, indices, tokenizer, settings, seed) -> dict[str, tf.Tensor]:
     """Rows of one window: texts shuffled and packed, or runs of sentences, or pairs."""
-    texts, documents, per_record = decode_records(serialized.flat_values, tokenizer.vocabulary_size())
+    texts, documents, per_record = decode_records(serialized, tokenizer.vocabulary_size())
     rules = RowRules.of(tokenizer, settings.sequence_length)
     seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
     if settings.rows == "packed" and not settings.next_sentence:
         order = tf.random.experimental.stateless_shuffle(tf.range(texts.nrows()), seeds[0], alg="philox")
         return pack_texts(tf.gather(texts, order), rules)
 
-    group_splits = _group_splits(documents, indices.flat_values, per_record)
+    group_splits = _group_splits(documents, indices, per_record)
     if settings.rows == "full_sentences":
         room = rules.room(2)
         if settings.next_sentence:

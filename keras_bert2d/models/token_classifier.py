@@ -1,5 +1,6 @@
 """`Bert2DTokenClassifier`: a label for each word, as in part-of-speech tagging."""
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,10 @@ from keras import ops
 from keras_bert2d.errors import InputError
 from keras_bert2d.layers.initializers import bert_initializer
 from keras_bert2d.models.backbone import Bert2DBackbone, check_fits
-from keras_bert2d.models.token_classifier_preprocessor import Bert2DTokenClassifierPreprocessor
+from keras_bert2d.models.token_classifier_preprocessor import (
+    Bert2DTokenClassifierPreprocessor,
+    WordPlaces,
+)
 
 
 class TaggedWord(NamedTuple):
@@ -89,14 +93,10 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         self.preprocessor = preprocessor
         self.num_classes = _check_classes(num_classes, preprocessor)
         self.dropout = dropout
-        self.output_dropout = keras.layers.Dropout(
-            dropout, dtype=backbone.dtype_policy, name="output_dropout"
-        )
+        dtype = backbone.dtype_policy
+        self.output_dropout = keras.layers.Dropout(dropout, dtype=dtype, name="output_dropout")
         self.output_dense = keras.layers.Dense(
-            self.num_classes,
-            kernel_initializer=bert_initializer(),
-            dtype=backbone.dtype_policy,
-            name="logits",
+            self.num_classes, kernel_initializer=bert_initializer(), dtype=dtype, name="logits"
         )
 
         # === Functional model ===
@@ -104,9 +104,7 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         hidden = self.output_dropout(backbone(inputs)["sequence_output"])
         outputs = self.output_dense(hidden)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
-        # `predict` keeps one label a column, not all logits. Only the method of this second model
-        # is kept: as an attribute, the model itself would be saved with the task's weights.
-        self._predict_ids = keras.Model(inputs, ops.argmax(outputs, axis=-1)).predict
+        self._make_predict_ids()
 
     def compile(self, optimizer="auto", loss="auto", *, weighted_metrics="auto", **kwargs) -> None:
         """Compiles with cross-entropy (mean over weights) and the accuracy of words."""
@@ -119,6 +117,13 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         if weighted_metrics == "auto":
             weighted_metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
         super().compile(optimizer=optimizer, loss=loss, weighted_metrics=weighted_metrics, **kwargs)
+        self._make_predict_ids()
+
+    def _make_predict_ids(self) -> None:
+        """Makes what `predict` calls anew, as compiling does: layers may have changed."""
+        # It keeps one label a column, not all logits. Only the method of this second model is an
+        # attribute: the model itself would be saved with the task's weights.
+        self._predict_ids = keras.Model(self.input, ops.argmax(self.output, axis=-1)).predict
 
     def preprocess_samples(self, x, y=None, sample_weight=None):
         if isinstance(x, dict):
@@ -140,6 +145,7 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
             x = self.preprocessor.batches(x, y, sample_weight, batch_size, shuffle)
             if validation_data is not None:
                 data = keras.utils.unpack_x_y_sample_weight(validation_data)
+                # A dataset has its own batches.
                 size = None if hasattr(data[0], "element_spec") else batch_size
                 validation_data = self.preprocessor.batches(*data, size, scoring=True)
             y = sample_weight = batch_size = None
@@ -162,9 +168,7 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         if self.preprocessor is not None:
             x = self.preprocessor.batches(x, y, sample_weight, batch_size, scoring=True)
             y = sample_weight = batch_size = None
-        return super().evaluate(
-            x=x, y=y, batch_size=batch_size, sample_weight=sample_weight, **kwargs
-        )
+        return super().evaluate(x=x, y=y, batch_size=batch_size, sample_weight=sample_weight, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, **kwargs):
         """Evaluates one batch, each word counted once, see `evaluate`."""
@@ -189,22 +193,22 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         """
         if self.preprocessor is None or self.preprocessor.holds_features(x):
             return super().predict(x, batch_size=batch_size, steps=steps, **kwargs)
-        texts = self.preprocessor.in_memory(x, batch_size, steps)
-        if not texts.shape[0]:
+        batches = self.preprocessor.text_batches(x, batch_size, steps)
+        if not batches:
             return []
-        batches = self.preprocessor.batches(texts, batch_size=batch_size)
-        ids = self._predict_ids(batches, **kwargs)
-        places = self.preprocessor.word_places(texts, batch_size)
+        places = []
+
+        def features():
+            for texts in batches:
+                rows, place = self.preprocessor.read(texts)
+                places.append(place)
+                yield (rows,)
+
+        ids = self._predict_ids(features(), steps=len(batches), **kwargs)
         names = np.array(self.preprocessor.labels, object)
-        labels = np.full(places.given.sum(), None, object)
-        row = np.repeat(np.arange(len(places.given)), places.given)
-        place = np.arange(len(row)) - (np.cumsum(places.given) - places.given)[row]
-        kept = place < places.kept[row]
-        labels[kept] = names[ids[row[kept], places.columns]]
-        splits = np.cumsum(places.given)[:-1]
-        if texts.shape.rank == 1:
-            return _tag(texts.numpy(), labels, places, splits)
-        return [part.tolist() for part in np.split(labels, splits)]
+        by_batch = np.split(ids, np.cumsum([len(place.given) for place in places])[:-1])
+        labelled = map(_label_words, places, by_batch, itertools.repeat(names))
+        return list(itertools.chain.from_iterable(labelled))
 
     @classmethod
     def from_preset(
@@ -239,8 +243,7 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         >>> tokenizer = Bert2DTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ev"])
         >>> backbone = Bert2DBackbone.of_size("tiny", vocabulary_size=6)
         >>> folder = tempfile.mkdtemp()
-        >>> preprocessor = Bert2DMaskedLMPreprocessor(tokenizer)
-        >>> Bert2DMaskedLM(backbone, preprocessor).save_to_preset(folder)
+        >>> Bert2DMaskedLM(backbone, Bert2DMaskedLMPreprocessor(tokenizer)).save_to_preset(folder)
         >>> Bert2DTokenClassifier.from_preset(folder, labels=["NOUN", "VERB"]).num_classes
         2
         """
@@ -248,10 +251,7 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         given = dict(labels=labels, sequence_length=sequence_length, label_pieces=label_pieces)
         given = {name: value for name, value in given.items() if value is not None}
         if given and "preprocessor" in kwargs:
-            raise InputError(
-                "Pass either a preprocessor or arguments for one. "
-                f"Received: preprocessor beside {', '.join(given)}"
-            )
+            raise InputError(f"Pass either `preprocessor` or {', '.join(given)}. Received: both")
         if given:
             kwargs["preprocessor"] = cls.preprocessor_cls.from_preset(preset, **given)
         if labels is not None:
@@ -260,11 +260,8 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         return super().from_preset(preset, load_weights, **kwargs)
 
     def get_config(self) -> dict:
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "dropout": self.dropout,
-        }
+        config = super().get_config()
+        return {**config, "num_classes": self.num_classes, "dropout": self.dropout}
 
 
 def _check_classes(num_classes: int | None, preprocessor) -> int:
@@ -284,14 +281,22 @@ def _check_classes(num_classes: int | None, preprocessor) -> int:
     return num_classes
 
 
-def _tag(sentences, labels, places, splits) -> list[list[TaggedWord]]:
-    """Cuts the words out of sentences and puts their labels beside them."""
-    parts = (np.split(values, splits) for values in (labels, places.starts, places.ends))
-    tagged = []
-    for data, *columns in zip(sentences, *parts, strict=True):
-        text = data.decode("utf-8", "replace")
-        triples = zip(*(column.tolist() for column in columns), strict=True)
-        tagged.append(
-            [TaggedWord(text[start:end], label, start, end) for label, start, end in triples]
-        )
-    return tagged
+def _label_words(places: WordPlaces, ids: np.ndarray, names: np.ndarray) -> list[list]:
+    """Names the labels of a batch's words, read at their columns of `ids`, `[row, columns]`."""
+    row = np.repeat(np.arange(len(places.given)), places.given)
+    ends = np.cumsum(places.given)
+    kept = np.arange(len(row)) - (ends - places.given)[row] < places.kept[row]
+    labels = np.full(len(row), None, object)
+    labels[kept] = names[ids[row[kept], places.columns]]
+
+    def by_row(values: np.ndarray) -> list[list]:
+        return [part.tolist() for part in np.split(values, ends[:-1])]
+
+    if places.sentences is None:
+        return by_row(labels)
+    texts = (sentence.decode("utf-8", "replace") for sentence in places.sentences)
+    columns = map(by_row, (labels, places.starts, places.ends))
+    return [
+        [TaggedWord(text[i:j], label, i, j) for label, i, j in zip(*words, strict=True)]
+        for text, *words in zip(texts, *columns, strict=True)
+    ]

@@ -1,5 +1,6 @@
 """Labelled words or raw sentences to rows, for `Bert2DTokenClassifier`."""
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from keras_bert2d.text.tokenizer import Bert2DTokenizer
 
 
 class WordPlaces(NamedTuple):
-    """Where the words of rows stand; all are NumPy arrays, one row after another.
+    """Where the words of a batch stand; NumPy arrays, one row behind another.
 
     Attributes:
         columns: int32 `[kept words]`. The column of the first piece of each word in its row.
@@ -38,6 +39,7 @@ class WordPlaces(NamedTuple):
         given: int64 `[row]`. The words before the row was cut.
         starts: int64 `[given words]`. For sentences, the first character of each word; else empty.
         ends: int64 `[given words]`. For sentences, the place after its last character; else empty.
+        sentences: bytes `[row]`, or `None` where words were given.
     """
 
     columns: np.ndarray
@@ -45,6 +47,7 @@ class WordPlaces(NamedTuple):
     given: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
+    sentences: np.ndarray | None
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
@@ -107,9 +110,7 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
             RowRules.of(tokenizer, sequence_length)
         with tf.device("cpu"):
             self._label_ids = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(
-                    tf.constant(self.labels), tf.range(len(self.labels))
-                ),
+                tf.lookup.KeyValueTensorInitializer(tf.constant(self.labels), tf.range(len(self.labels))),
                 default_value=-1,
             )
 
@@ -149,11 +150,8 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
         prepare = self.for_scoring if scoring else self.call
         if not isinstance(x, tf.data.Dataset):
             x = self._batches_in_memory(x, y, sample_weight, batch_size, shuffle)
-        elif not (y is None and sample_weight is None and batch_size is None):
-            raise InputError(
-                "A dataset brings its labels, weights and batches itself: leave out `y`, "
-                "`sample_weight` and `batch_size`, or pass lists instead."
-            )
+        else:
+            _check_dataset_arguments(y, sample_weight, batch_size)
         if self.holds_features(x):
             return x
         return x.map(prepare, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
@@ -166,25 +164,31 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
             x = x[0] if isinstance(x, tuple) else x
         return isinstance(x, dict)
 
-    def in_memory(self, x, batch_size: int | None, steps: int | None) -> tf.Tensor:
-        """Reads the words or sentences of what `predict` is given, `steps` batches or all."""
-        if not isinstance(x, tf.data.Dataset):
-            x = as_texts(x)
-            return x if steps is None else x[: steps * (batch_size or DEFAULT_BATCH_SIZE)]
-        batches = x if steps is None else x.take(steps)
-        parts = [as_texts(part[0] if isinstance(part, tuple) else part) for part in batches]
-        return tf.concat(parts, 0) if parts else tf.constant([], tf.string)
+    def text_batches(self, x, batch_size: int | None, steps: int | None) -> list[tf.Tensor]:
+        """Cuts words or sentences, or a dataset of them, into batches; `steps` of them or all."""
+        if isinstance(x, tf.data.Dataset):
+            _check_dataset_arguments(batch_size)
+            batches = (part[0] if isinstance(part, tuple) else part for part in x)
+        else:
+            x, size = as_texts(x), batch_size or DEFAULT_BATCH_SIZE
+            batches = (x[i : i + size] for i in range(0, x.shape[0], size))
+        return [as_texts(batch) for batch in itertools.islice(batches, steps)]
 
-    def word_places(self, texts: tf.Tensor, batch_size: int | None) -> WordPlaces:
-        """Tells where the words of rows stand that a call makes of the same words or sentences."""
+    def read(self, texts: tf.Tensor) -> tuple[dict[str, np.ndarray], WordPlaces]:
+        """Makes the rows of a batch and tells where their words stand.
 
-        def read(part: tf.Tensor) -> WordPlaces:
-            _, columns, _, words, starts, ends = self._rows(part)
-            lengths = columns.row_lengths(), words.row_lengths()
-            return WordPlaces(columns.values, *lengths, starts, ends)
+        Args:
+            texts: string tensor `[row]` or string ragged tensor `[row, (words)]`.
 
-        batches = gather_batches(texts, batch_size).map(read, tf.data.AUTOTUNE)
-        return WordPlaces(*map(np.concatenate, zip(*batches.as_numpy_iterator(), strict=True)))
+        Returns:
+            The backbone's dict as NumPy arrays, and the `WordPlaces` of its rows.
+        """
+        rows, columns, _, *words = self._rows(texts)
+        lengths, flat_columns = columns.row_lengths(), columns.values
+        given, starts, ends = (values.numpy() for values in words)
+        sentences = None if isinstance(texts, tf.RaggedTensor) else texts.numpy()
+        places = WordPlaces(flat_columns.numpy(), lengths.numpy(), given, starts, ends, sentences)
+        return {name: row.numpy() for name, row in rows.items()}, places
 
     def get_config(self) -> dict:
         return {
@@ -201,7 +205,7 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
                 # Here, where the labels still are as the user gave them, errors can be told well.
                 y = self._to_ids(as_tensor(y, "y"))
                 if isinstance(x, tf.RaggedTensor):
-                    check_lengths(x, y, "y")
+                    check_lengths(x.row_lengths(), y, "y")
                 if sample_weight is not None:
                     sample_weight = as_tensor(sample_weight, "sample_weight", tf.float32)
         data = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
@@ -209,31 +213,28 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
 
     def _pack(self, x, y, sample_weight, which: str):
         with tf.device("cpu"):
-            rows, columns, counts, words, *_ = self._rows(as_texts(x))
+            rows, columns, counts, given, *_ = self._rows(as_texts(x))
             if y is None:
                 return rows
             labels = self._to_ids(as_tensor(y, "y"))
-            check_lengths(words, labels, "y")
+            check_lengths(given, labels, "y")
             weights = None
             if sample_weight is not None:
                 weights = as_tensor(sample_weight, "sample_weight", tf.float32)
                 if not isinstance(weights, tf.RaggedTensor):
                     weights = labels.with_values(repeat(weights, labels.row_lengths()))
-                check_lengths(words, weights, "sample_weight")
-            return rows, *label_pieces(
-                labels, columns, counts, self.sequence_length, which, weights
-            )
+                check_lengths(given, weights, "sample_weight")
+            return rows, *label_pieces(labels, columns, counts, self.sequence_length, which, weights)
 
-    def _rows(self, texts: tf.Tensor) -> tuple:
-        """Rows with the places of their words, the words, and those' offsets in sentences."""
+    def _rows(self, texts: tf.Tensor | tf.RaggedTensor) -> tuple:
+        """Calls `_read_rows`, traced once for words and once for sentences of any number."""
         if isinstance(texts, tf.RaggedTensor):
-            words = self.tokenizer.tokenize_words(texts)
-            starts = ends = tf.zeros([0], tf.int64)
+            texts = texts.with_row_splits_dtype(tf.int64)
+            spec = tf.RaggedTensorSpec([None, None], tf.string, ragged_rank=1)
         else:
-            words, starts, ends = split_sentences_into_words(texts, self.tokenizer)
-            starts, ends = starts.values, ends.values
-        rules = RowRules.of(self.tokenizer, self.sequence_length)
-        return *word_rows(words, rules, self.tokenizer.unk_token_id), words, starts, ends
+            spec = tf.TensorSpec([None], tf.string)
+        arguments = self.tokenizer, self.sequence_length
+        return _read_rows.get_concrete_function(spec, *arguments)(texts, *arguments)
 
     def _to_ids(self, labels: tf.RaggedTensor) -> tf.RaggedTensor:
         """Label ids, int32, of label strings or ids."""
@@ -253,11 +254,33 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
         known = f"{', '.join(self.labels[:40])}{' …' if len(self.labels) > 40 else ''}"
         require(
             ~tf.reduce_any(wrong),
-            f"`y` must hold labels of the preprocessor, that is {known}, or their places from 0. "
-            "Received:",
+            f"`y` must hold labels of the preprocessor, that is {known}, or their places from 0. Received:",
             tf.boolean_mask(flat, wrong)[:1],
         )
         return labels.with_values(ids)
+
+
+@tf.function(autograph=False)
+def _read_rows(texts, tokenizer: Bert2DTokenizer, sequence_length: int) -> tuple:
+    """Rows, columns and counts of `word_rows`; words of each row; words' starts and ends."""
+    with tf.device("cpu"):
+        if isinstance(texts, tf.RaggedTensor):
+            words = tokenizer.tokenize_words(texts)
+            starts = ends = tf.zeros([0], tf.int64)
+        else:
+            words, starts, ends = split_sentences_into_words(texts, tokenizer)
+            starts, ends = starts.values, ends.values
+        rules = RowRules.of(tokenizer, sequence_length)
+        rows = word_rows(words, rules, tokenizer.unk_token_id)
+        return *rows, words.row_lengths(), starts, ends
+
+
+def _check_dataset_arguments(*arguments) -> None:
+    if any(argument is not None for argument in arguments):
+        raise InputError(
+            "A dataset brings its labels, weights and batches itself: leave out `y`, "
+            "`sample_weight` and `batch_size`, or pass lists instead."
+        )
 
 
 def _check_labels(labels: Sequence[str]) -> list[str]:

@@ -84,7 +84,7 @@ def normalize_with_sources(
     texts = tf.strings.regex_replace(texts, rf"[{_ODD_SPACES}]", " ")
     if casing == "uncased":
         texts, starts, ends = _compose(texts, starts, ends, "NFD")
-        texts, starts, ends = _drop(texts, starts, ends, r"\p{Mn}")
+        texts, starts, ends = _drop(texts, starts, ends, r"[\p{Mn}\x{FFFD}]")
     return _lower(texts, casing), starts, ends
 
 
@@ -145,41 +145,42 @@ def _compose(
     result, offsets_map = tf_text.normalize_utf8_with_offsets_map(texts, form)
     _, first_bytes = tf.strings.unicode_decode_with_offsets(result, "UTF-8")
     lengths = tf.cast(tf.strings.length(result), tf.int64)
-    after_bytes = tf.concat([first_bytes, lengths[:, None]], 1)[:, 1:]
+    # The end of each text as well: the operation refuses an empty row, and crashes without any.
+    bounds = tf.concat([first_bytes, lengths[:, None]], 1)
+    found = tf.cond(
+        tf.size(texts) > 0,
+        lambda: tf_text.find_source_offsets(offsets_map, bounds).values,
+        lambda: bounds.values,
+    )
     character = character_at_byte(texts)
-
-    def source(byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-        # The operation crashes where no text has a character.
-        flat = tf.cond(
-            tf.size(byte_offsets.values) > 0,
-            lambda: tf_text.find_source_offsets(offsets_map, byte_offsets).values,
-            lambda: tf.zeros([0], tf.int64),
-        )
-        rows = rows_of(byte_offsets)
-        return byte_offsets.with_values(
-            tf.gather(character.values, flat + tf.gather(character.row_starts(), rows))
-        )
-
-    first = source(first_bytes)
-    # The parts of one decomposed letter all come from the whole letter.
-    last = tf.maximum(source(after_bytes) - 1, first)
-    rows = rows_of(first)
-    base = tf.gather(starts.row_starts(), rows)
+    source = bounds.with_values(
+        tf.gather(character.values, found + tf.gather(character.row_starts(), rows_of(bounds)))
+    )
+    first, after = source[:, :-1], source[:, 1:].values
+    # Behind the first character of a changed stretch the map points to the stretch's end: its
+    # characters all come from the whole of it.
+    opens = after > first.values
+    stretch = tf.cumsum(tf.cast(opens, tf.int64)) - 1
+    base = tf.gather(starts.row_starts(), rows_of(first))
+    firsts = tf.gather(tf.boolean_mask(first.values, opens), stretch) + base
+    lasts = tf.gather(tf.boolean_mask(after, opens), stretch) - 1 + base
     return (
         result,
-        first.with_values(tf.gather(starts.values, first.values + base)),
-        first.with_values(tf.gather(ends.values, last.values + base)),
+        first.with_values(tf.gather(starts.values, firsts)),
+        first.with_values(tf.gather(ends.values, lasts)),
     )
 
 
 def _drop(
     texts: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor, pattern: str
 ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Removes the characters that match `pattern`, with their sources."""
-    characters = tf.strings.unicode_split(texts, "UTF-8")
-    kept = characters.with_values(~tf.strings.regex_full_match(characters.values, pattern))
-    return (
-        tf.strings.reduce_join(tf.ragged.boolean_mask(characters, kept), axis=-1),
-        tf.ragged.boolean_mask(starts, kept),
-        tf.ragged.boolean_mask(ends, kept),
-    )
+    """Removes the characters that match `pattern`, U+FFFD among them, with their sources."""
+    marked = tf.strings.regex_replace(texts, pattern, "\ufffd")
+    kept = tf.strings.unicode_decode(marked, "UTF-8").values != 0xFFFD
+    before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
+    splits = tf.gather(before, starts.row_splits)
+
+    def keep(flat: tf.Tensor) -> tf.RaggedTensor:
+        return tf.RaggedTensor.from_row_splits(tf.boolean_mask(flat, kept), splits, validate=False)
+
+    return tf.strings.regex_replace(texts, f"{pattern}+", ""), keep(starts.values), keep(ends.values)

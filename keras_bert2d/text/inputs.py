@@ -101,18 +101,18 @@ def gather_batches(data, batch_size: int | None = None, shuffle: bool = False) -
     )
 
 
-def check_lengths(words: tf.RaggedTensor, values: tf.RaggedTensor, name: str) -> None:
+def check_lengths(wanted: tf.Tensor, values: tf.RaggedTensor, name: str) -> None:
     """Refuses rows that have not as many values, labels say, as words.
 
     Args:
-        words: ragged tensor `[row, (words), …]`.
+        wanted: int64 tensor `[row]`, the words of each row.
         values: ragged tensor `[row, (values)]`.
         name: string. What the values are called in errors.
 
     Raises:
         InputError: Eagerly; in a graph it is a `tf.errors.InvalidArgumentError`.
     """
-    have, wanted = values.row_lengths(), words.row_lengths()
+    have = values.row_lengths()
     require(
         tf.equal(tf.size(have), tf.size(wanted)),
         f"`x` and `{name}` must have the same number of rows. Received:",

@@ -127,8 +127,7 @@ def check_labelled_pieces(which: str) -> str:
     """Returns `which`, or raises `InputError` where it is none of `LABELLED_PIECES`."""
     if which not in LABELLED_PIECES:
         raise InputError(
-            f"`label_pieces` must be one of {', '.join(LABELLED_PIECES)}. "
-            f"Received: label_pieces={which!r}"
+            f"`label_pieces` must be one of {', '.join(LABELLED_PIECES)}. Received: label_pieces={which!r}"
         )
     return which
 
@@ -197,9 +196,7 @@ def _opens_data_word(
     around = tf.ragged.range(
         text_start + tf.gather(ends, word - 1) - 1, text_start + tf.gather(starts, word + 1) + 1
     )
-    around = tf.strings.unicode_encode(
-        around.with_values(tf.gather(codes.values, around.values)), "UTF-8"
-    )
+    around = tf.strings.unicode_encode(around.with_values(tf.gather(codes.values, around.values)), "UTF-8")
     joining = tf.boolean_mask(word, tf.strings.regex_full_match(around, _JOINED))
     # A joining word is never the last of its row: what follows it is in the same row.
     continuing = tf.concat([joining, joining + 1], 0)[:, None]

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -174,5 +173,4 @@ class Loop:
 def set_seeds(seed: int) -> None:
     """Seeds Python, NumPy and TensorFlow, and makes every operation deterministic."""
     keras.utils.set_random_seed(seed)
-    if os.environ.get("KERAS_BERT2D_DETERMINISM", "1") != "0":
-        tf.config.experimental.enable_op_determinism()
+    tf.config.experimental.enable_op_determinism()
