@@ -205,9 +205,8 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
                 yield (rows,)
 
         ids = self._predict_ids(features(), steps=len(batches), **kwargs)
-        names = np.array(self.preprocessor.labels, object)
         by_batch = np.split(ids, np.cumsum([len(place.given) for place in places])[:-1])
-        labelled = map(_label_words, places, by_batch, itertools.repeat(names))
+        labelled = map(label_words, places, by_batch, itertools.repeat(self.preprocessor.labels))
         return list(itertools.chain.from_iterable(labelled))
 
     @classmethod
@@ -281,8 +280,18 @@ def _check_classes(num_classes: int | None, preprocessor) -> int:
     return num_classes
 
 
-def _label_words(places: WordPlaces, ids: np.ndarray, names: np.ndarray) -> list[list]:
-    """Names the labels of a batch's words, read at their columns of `ids`, `[row, columns]`."""
+def label_words(places: WordPlaces, ids: np.ndarray, names: Sequence[str]) -> list[list]:
+    """Names the labels of a batch's words.
+
+    Args:
+        places: `WordPlaces`.
+        ids: int array `[row, columns]`, the label id of each column.
+        names: list of strings, the labels.
+
+    Returns:
+        What `Bert2DTokenClassifier.predict` returns for the batch.
+    """
+    names = np.array(names, object)
     row = np.repeat(np.arange(len(places.given)), places.given)
     ends = np.cumsum(places.given)
     kept = np.arange(len(row)) - (ends - places.given)[row] < places.kept[row]

@@ -153,9 +153,9 @@ def _compose(
         lambda: bounds.values,
     )
     character = character_at_byte(texts)
-    source = bounds.with_values(
-        tf.gather(character.values, found + tf.gather(character.row_starts(), rows_of(bounds)))
-    )
+    # In a graph the operation does not know its result's rank.
+    places = tf.reshape(found, [-1]) + tf.gather(character.row_starts(), rows_of(bounds))
+    source = bounds.with_values(tf.gather(character.values, places))
     first, after = source[:, :-1], source[:, 1:].values
     # Behind the first character of a changed stretch the map points to the stretch's end: its
     # characters all come from the whole of it.

@@ -117,6 +117,33 @@ def pack_texts(texts: tf.RaggedTensor, rules: RowRules) -> dict[str, tf.Tensor]:
     return make_rows(rules, parts, texts_per_row=fill_rows(pieces_of(parts) + 2, rules.sequence_length))
 
 
+def pack_rows(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Packs rows of one text each into full rows: nothing is computed for padding.
+
+    Args:
+        rows: dict of tensors `[text, sequence_length]`, `padding_mask` among them: the five of
+            `make_rows`, and whatever else stands beside the pieces, labels say.
+
+    Returns:
+        The same for fewer rows; `padding_mask` numbers the texts of each.
+    """
+    sequence_length = rows["padding_mask"].shape[1]
+    real = rows["padding_mask"] > 0
+    lengths = tf.math.count_nonzero(real, 1)
+    per_row = fill_rows(lengths, sequence_length)
+    _, number = row_and_place(per_row)
+    text_splits = tf.concat([[0], tf.cumsum(per_row)], 0)
+    row_splits = tf.gather(tf.concat([[0], tf.cumsum(lengths)], 0), text_splits)
+
+    def dense(flat: tf.Tensor) -> tf.Tensor:
+        ragged = tf.RaggedTensor.from_row_splits(flat, row_splits, validate=False)
+        return ragged.to_tensor(shape=[None, sequence_length])
+
+    packed = {name: dense(tf.boolean_mask(value, real)) for name, value in rows.items()}
+    packed["padding_mask"] = dense(repeat(tf.cast(number + 1, tf.int32), lengths))
+    return packed
+
+
 def fill_rows(lengths: tf.Tensor, sequence_length: int, max_texts: int | None = None) -> tf.Tensor:
     """Next-fit of texts into rows.
 

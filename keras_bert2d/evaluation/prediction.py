@@ -1,0 +1,97 @@
+"""Predictions for a file: labels of words, or candidates for `[MASK]`s."""
+
+import json
+from collections.abc import Iterator
+from typing import IO
+
+from keras_bert2d.data.conll import read_tagged, write_tagged
+from keras_bert2d.data.readers import read_text_blocks
+from keras_bert2d.errors import InputError
+from keras_bert2d.models.masked_lm import Bert2DMaskedLM
+from keras_bert2d.models.presets import preset_folder, task_name
+from keras_bert2d.models.token_classifier import Bert2DTokenClassifier
+from keras_bert2d.progress import progress
+
+_BATCH = 64
+
+
+def predict_file(
+    model: str, path: str, target: IO[str], format: str | None = None, top_k: int = 5, as_json: bool = False
+) -> None:
+    """Reads a file, writes it with predictions.
+
+    Args:
+        model: A preset or run folder of a tagger or a masked-LM model.
+        path: Texts, one a line (`-`: standard input); for a tagger also CoNLL-U or CoNLL columns, by the
+            file's name.
+        target: Open text file.
+        format: `"text"`, `"conllu"` or `"conll"`, where the name does not tell.
+        top_k: Candidates for each `[MASK]`.
+        as_json: One JSON object a text, instead of columns.
+
+    Raises:
+        InputError: The model has no predictions to make, or the file cannot be read.
+    """
+    preset = preset_folder(model)
+    task = task_name(preset)
+    if task == "Bert2DTokenClassifier":
+        tagger = Bert2DTokenClassifier.from_preset(preset)
+        if format is None and path.lower().endswith((".conllu", ".conll")):
+            format = path.lower().rpartition(".")[2]
+        if format in ("conllu", "conll"):
+            _tag_sentences(tagger, path, target, format, as_json)
+        else:
+            _tag_texts(tagger, path, target, as_json)
+    elif task == "Bert2DMaskedLM":
+        if format in ("conllu", "conll"):
+            raise InputError("A masked-LM model fills the [MASK]s of texts, one a line, not of labelled words.")
+        _fill_texts(Bert2DMaskedLM.from_preset(preset), path, target, top_k, as_json)
+    else:
+        raise InputError(f"{model} holds {task or 'an encoder without a task'}: there is nothing to predict.")
+
+
+def _batches(path: str) -> Iterator[list[str]]:
+    with progress(None, "predicting", "texts") as bar:
+        for block in read_text_blocks([path]):
+            for start in range(0, len(block.lines), _BATCH):
+                batch = block.lines[start : start + _BATCH]
+                yield [line.decode("utf-8", "replace") for line in batch]
+                bar.update(len(batch))
+
+
+def _tag_sentences(tagger, path: str, target: IO[str], format: str, as_json: bool) -> None:
+    sentences = read_tagged(path, format)
+    with progress(len(sentences), "predicting", "sentences") as bar:
+        for start in range(0, len(sentences), _BATCH):
+            batch = sentences[start : start + _BATCH]
+            labels = tagger.predict([sentence.words for sentence in batch], verbose=0)
+            if as_json:
+                for sentence, row in zip(batch, labels, strict=True):
+                    target.write(json.dumps({"words": sentence.words, "labels": row}, ensure_ascii=False) + "\n")
+            else:
+                # CoNLL's mark for what is not there.
+                write_tagged(target, batch, [[label or "_" for label in row] for row in labels])
+            bar.update(len(batch))
+
+
+def _tag_texts(tagger, path: str, target: IO[str], as_json: bool) -> None:
+    for batch in _batches(path):
+        for text, words in zip(batch, tagger.predict(batch, verbose=0), strict=True):
+            if as_json:
+                tagged = [word._asdict() for word in words]
+                target.write(json.dumps({"text": text, "words": tagged}, ensure_ascii=False) + "\n")
+            else:
+                target.writelines(f"{word.word}\t{word.label or '_'}\n" for word in words)
+                target.write("\n")
+
+
+def _fill_texts(model, path: str, target: IO[str], top_k: int, as_json: bool) -> None:
+    for batch in _batches(path):
+        for text, masks in zip(batch, model.fill_masks(batch, top_k), strict=True):
+            if as_json:
+                filled = [[{"piece": piece, "probability": p} for piece, p in mask] for mask in masks]
+                target.write(json.dumps({"text": text, "masks": filled}, ensure_ascii=False) + "\n")
+            else:
+                target.write(f"{text}\n")
+                for mask in masks:
+                    target.write("  " + "  ".join(f"{piece} {p:.3f}" for piece, p in mask) + "\n")

@@ -1,0 +1,185 @@
+"""Fine-tuning: a preset and labelled files in, a run folder with the best model out."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from keras_bert2d.data.conll import Sentence, read_tagged
+from keras_bert2d.data.pretraining import Place
+from keras_bert2d.data.tagging import TaggingData, check_known, labels_of
+from keras_bert2d.errors import InputError
+from keras_bert2d.evaluation.metrics import is_bio, tagging_scores
+from keras_bert2d.files import atomic_folder
+from keras_bert2d.models.presets import preset_folder
+from keras_bert2d.models.token_classifier import Bert2DTokenClassifier, label_words
+from keras_bert2d.text.labels import LABELLED_PIECES
+from keras_bert2d.training.config import Config, check_positive, option
+from keras_bert2d.training.loop import Loop, set_seeds
+from keras_bert2d.training.optimizer import DECAYS, WarmupDecay, make_optimizer
+from keras_bert2d.training.pretrain import DTYPES
+from keras_bert2d.training.step import HeadStep
+from keras_bert2d.training.strategies import STRATEGIES, is_chief, make_strategy
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneConfig(Config):
+    """All options of `keras-bert2d finetune tag`."""
+
+    model: str = option(dataclasses.MISSING, "preset or run folder to start from")
+    train: str = option(dataclasses.MISSING, "labelled file: CoNLL-U (.conllu) or CoNLL columns")
+    dev: str = option(dataclasses.MISSING, "labelled file that chooses the best epoch")
+    output: str = option(dataclasses.MISSING, "run folder")
+    test: str | None = option(None, "labelled file that is scored once, at the end")
+    format: str | None = option(None, "format of the files, where their names do not tell", ("conllu", "conll"))
+    random_weights: bool = option(False, "start from random weights of the model's sizes")
+    label_pieces: str = option("first", "pieces of a word that are trained on its label", LABELLED_PIECES)
+    sequence_length: int = option(128, "columns of a row; short sentences are packed")
+    dropout: float = option(0.1, "dropout rate in front of the labels")
+    dtype: str | None = option(None, "numbers to compute in (default: the preset's)", DTYPES)
+    epochs: int = option(10, "times that the training data is seen")
+    batch_size: int = option(8, "packed rows of a step, over all replicas and micro-batches")
+    accumulation: int = option(1, "micro-batches of a step")
+    steps_per_call: int = option(10, "steps between two returns to Python")
+    learning_rate: float = option(1e-3, "peak learning rate")
+    warmup_share: float = option(0.1, "share of the steps that warm up")
+    decay: str = option("linear", "how the learning rate falls", DECAYS)
+    weight_decay: float = option(0.01, "weight decay, off for biases and norms")
+    clip_norm: float = option(1.0, "largest global norm of the gradients")
+    checkpoint_every: int = option(200, "steps between checkpoints")
+    keep: int = option(1, "checkpoints kept, beside the best")
+    log_every: int = option(50, "steps between log lines")
+    seed: int = option(0, "seed of data order, new weights and dropout")
+    strategy: str = option("auto", "devices to run on", STRATEGIES)
+
+    def __post_init__(self) -> None:
+        check_positive(
+            self, "epochs", "batch_size", "accumulation", "steps_per_call", "learning_rate", "clip_norm",
+            "checkpoint_every", "log_every", "keep", "sequence_length",
+        )  # fmt: skip
+        if not 0 <= self.warmup_share < 1:
+            raise InputError(f"The option warmup_share must lie in [0, 1). Received: {self.warmup_share}")
+        if self.batch_size % self.accumulation:
+            raise InputError(
+                "The batch size must be a multiple of the micro-batches. "
+                f"Received: batch_size={self.batch_size}, accumulation={self.accumulation}"
+            )
+
+
+def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:
+    """Fine-tunes a tagger, from the run folder's last checkpoint where there is one.
+
+    The weights that score best on the dev file are kept and saved as the run's preset.
+
+    Args:
+        config: `FinetuneConfig`.
+
+    Returns:
+        The scores of the best epoch on the dev file, `dev_…`, and of its weights on the test file, `test_…`.
+
+    Raises:
+        InputError: Files that cannot be read, labels in dev or test that train lacks, a folder of another
+            run, a loss that is no number.
+    """
+    folder = Path(config.output)
+    preset = preset_folder(config.model)
+    parts = {
+        name: read_tagged(path, config.format)
+        for name, path in (("train", config.train), ("dev", config.dev), ("test", config.test))
+        if path is not None
+    }
+    labels = labels_of(parts["train"])
+    for name in parts:
+        check_known(parts[name], labels, getattr(config, name))
+    spans = is_bio(labels)
+    strategy = make_strategy(config.strategy)
+    if is_chief(strategy):
+        config.claim(folder)
+    set_seeds(config.seed)
+
+    with strategy.scope():
+        dtype = {} if config.dtype is None else {"dtype": keras.DTypePolicy(config.dtype)}
+        model = Bert2DTokenClassifier.from_preset(
+            preset,
+            load_weights=not config.random_weights,
+            labels=labels,
+            sequence_length=config.sequence_length,
+            label_pieces=config.label_pieces,
+            dropout=config.dropout,
+            **dtype,
+        )
+        data = TaggingData(model.preprocessor, parts["train"])
+        steps_per_epoch = max(1, round(data.rows_per_epoch() / config.batch_size))
+        steps = config.epochs * steps_per_epoch
+        schedule = WarmupDecay(
+            config.learning_rate, steps, math.ceil(config.warmup_share * steps), config.decay
+        )
+        optimizer = make_optimizer(schedule, model.trainable_variables, config.weight_decay)
+    step = HeadStep(strategy, model, optimizer, config.accumulation, config.clip_norm)
+    predict = Predictor(strategy, model)
+
+    def score(name: str) -> dict[str, float]:
+        gold = [sentence.labels for sentence in parts[name]]
+        return tagging_scores(gold, predict(parts[name]), spans)
+
+    def make_dataset(_: int, place: Place) -> tf.data.Dataset:
+        return data.dataset(config.batch_size, config.seed, place)
+
+    loop = Loop(
+        folder=folder,
+        step=step,
+        steps=steps,
+        batch_size=config.batch_size,
+        make_dataset=make_dataset,
+        evaluate=lambda _: {f"dev_{name}": value for name, value in score("dev").items()},
+        evaluate_every=steps_per_epoch,
+        checkpoint_every=config.checkpoint_every,
+        log_every=config.log_every,
+        steps_per_call=config.steps_per_call,
+        best_metric="dev_f1" if spans else "dev_accuracy",
+        keep=config.keep,
+    )
+    loop.run()
+    best = loop.load_best()
+    scores = {name: value for name, value in best.items() if name.startswith("dev_") or name == "step"}
+    if "test" in parts:
+        scores |= {f"test_{name}": value for name, value in score("test").items()}
+    if is_chief(strategy):
+        with atomic_folder(folder / "preset") as temporary:
+            model.save_to_preset(str(temporary))
+    return scores
+
+
+class Predictor:
+    """Labels sentences under a strategy, every replica the same ones.
+
+    Args:
+        strategy: The strategy in whose scope the model was made.
+        model: `Bert2DTokenClassifier`.
+        batch_size: int. Sentences of a batch.
+    """
+
+    def __init__(self, strategy, model: Bert2DTokenClassifier, batch_size: int = 64) -> None:
+        self._model = model
+        self._batch_size = batch_size
+        self._strategy = strategy
+        self._forward = tf.function(self._run, reduce_retracing=True)
+
+    def __call__(self, sentences: list[Sentence]) -> list[list[str | None]]:
+        """Returns a label for each word; `None` for words that the row has no room for."""
+        preprocessor = self._model.preprocessor
+        labelled = []
+        words = [sentence.words for sentence in sentences]
+        for batch in preprocessor.text_batches(words, self._batch_size, None):
+            rows, places = preprocessor.read(batch)
+            # Columns that no row uses are left out, in steps that keep the traced shapes few.
+            width = -(-int((rows["padding_mask"] > 0).sum(1).max()) // 16) * 16
+            ids = self._forward({name: tf.constant(row[:, :width]) for name, row in rows.items()})
+            labelled += label_words(places, ids.numpy(), preprocessor.labels)
+        return labelled
+
+    def _run(self, features):
+        outputs = self._strategy.run(lambda f: tf.argmax(self._model(f, training=False), -1), args=(features,))
+        return self._strategy.experimental_local_results(outputs)[0]
