@@ -166,7 +166,9 @@ def _show(options: argparse.Namespace, result: dict, text: str | None = None) ->
     else:
         width = max(map(len, result))
         for name, value in result.items():
-            print(f"{name:<{width}}  {value:.4f}" if isinstance(value, float) else f"{name:<{width}}  {value}")
+            print(
+                f"{name:<{width}}  {value:.4f}" if isinstance(value, float) else f"{name:<{width}}  {value}"
+            )
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -232,7 +234,12 @@ def _prepare(options: argparse.Namespace) -> None:
         _show(options, {"shards": options.output, "finished": False}, "this part is done, others are not")
         return
     figures = {name: sum(getattr(s, name) for s in manifest.shards) for name in ("texts", "words", "pieces")}
-    result = {"shards": options.output, "files": len(manifest.shards), "documents": manifest.documents, **figures}
+    result = {
+        "shards": options.output,
+        "files": len(manifest.shards),
+        "documents": manifest.documents,
+        **figures,
+    }
     _show(options, result)
 
 
@@ -240,7 +247,9 @@ def _pretrain(options: argparse.Namespace) -> None:
     from keras_bert2d.training.pretrain import PretrainConfig, pretrain
 
     config = _load_config(PretrainConfig, options)
-    _show(options, {"run": config.output, "preset": os.path.join(config.output, "preset"), **pretrain(config)})
+    _show(
+        options, {"run": config.output, "preset": os.path.join(config.output, "preset"), **pretrain(config)}
+    )
 
 
 def _finetune(options: argparse.Namespace) -> None:

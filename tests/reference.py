@@ -97,9 +97,7 @@ def fair_shares(first: int, second: int, room: int) -> tuple[int, int]:
 
 def split_text(words: list[list[int]], max_pieces: int, max_words: int) -> list[list[list[int]]]:
     """A text as texts that fit a row each; a word longer than a row becomes words that fill one."""
-    pieces_of_rows = [
-        word[i : i + max_pieces] for word in words for i in range(0, len(word), max_pieces)
-    ]
+    pieces_of_rows = [word[i : i + max_pieces] for word in words for i in range(0, len(word), max_pieces)]
     parts, used = [], None
     for word in pieces_of_rows:
         if used is None or used + len(word) > max_pieces or len(parts[-1]) == max_words:
@@ -116,9 +114,7 @@ def next_fit(groups: list[list[tuple[int, ...]]], capacities: tuple[int, ...]) -
     for items in groups:
         used = None
         for sizes in items:
-            opens = used is None or any(
-                u + s > c for u, s, c in zip(used, sizes, capacities, strict=True)
-            )
+            opens = used is None or any(u + s > c for u, s, c in zip(used, sizes, capacities, strict=True))
             used = sizes if opens else tuple(u + s for u, s in zip(used, sizes, strict=True))
             openers.append(opens)
     return openers

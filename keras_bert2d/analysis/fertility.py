@@ -74,9 +74,7 @@ class Fertility:
     @property
     def covering_subwords(self) -> int:
         """The smallest M, at least 1, that covers 95 % of all words' intermediate pieces."""
-        return next(
-            m for m in range(1, 2 + max(self.distribution)) if self.covered_share(m) >= COVERAGE
-        )
+        return next(m for m in range(1, 2 + max(self.distribution)) if self.covered_share(m) >= COVERAGE)
 
     def covered_share(self, max_intermediate_subwords: int) -> float:
         """The share of all words' intermediate pieces in words that have at most M of them.

@@ -41,7 +41,9 @@ class Inspection:
         header = ("piece", "id", "word", "subword", "bytes", "characters", "text")
         lines = [header]
         for column in self.columns:
-            spans = ["–".join(map(str, column[unit])) if unit in column else "" for unit in ("bytes", "characters")]
+            spans = [
+                "–".join(map(str, column[unit])) if unit in column else "" for unit in ("bytes", "characters")
+            ]
             lines.append(
                 (
                     column["piece"],
@@ -54,12 +56,20 @@ class Inspection:
             )
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         table = [
-            "  ".join(cell.rjust(w) if 0 < i < 6 else cell.ljust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
+            "  ".join(
+                cell.rjust(w) if 0 < i < 6 else cell.ljust(w)
+                for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+            )
             for line in lines
         ]
         hidden = ", ".join(f"{piece} (column {column})" for column, piece in self.labels.items())
         return "\n".join(
-            [*(line.rstrip() for line in table), "", f"masked   {' '.join(self.masked)}", f"to find  {hidden or 'nothing'}"]
+            [
+                *(line.rstrip() for line in table),
+                "",
+                f"masked   {' '.join(self.masked)}",
+                f"to find  {hidden or 'nothing'}",
+            ]
         )
 
 

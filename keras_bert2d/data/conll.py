@@ -167,9 +167,7 @@ def _parse_columns(lines: Sequence[str], name: str) -> list[Sentence]:
             raise InputError(f"{place}: no label. A word and its label are needed: {line!r}")
         width = width or len(columns)
         if len(columns) != width:
-            raise InputError(
-                f"{place}: {width} columns are due, as in the lines before. Received: {line!r}"
-            )
+            raise InputError(f"{place}: {width} columns are due, as in the lines before. Received: {line!r}")
         sentence.lines.append(line)
         _add_word(sentence, columns[0], columns[-1], name, number)
     return sentences
@@ -194,9 +192,7 @@ def _add_word(sentence: Sentence, word: str, label: str, name: str, number: int)
 
 def _relabelled(sentence: Sentence, labels: Sequence[str]) -> list[str]:
     if len(labels) != len(sentence.words):
-        raise ValueError(
-            f"{len(sentence.words)} words need as many labels. Received: {len(labels)} labels"
-        )
+        raise ValueError(f"{len(sentence.words)} words need as many labels. Received: {len(labels)} labels")
     if not sentence.lines:
         return [f"{word}\t{label}" for word, label in zip(sentence.words, labels, strict=True)]
     lines = list(sentence.lines)

@@ -173,9 +173,7 @@ def _json_text(row: bytes, field: str, place: str) -> bytes:
     try:
         found = json.loads(row.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{place}: not JSON ({error}): JSON lines have one whole object a line"
-        ) from error
+        raise InputError(f"{place}: not JSON ({error}): JSON lines have one whole object a line") from error
     if not isinstance(found, dict):
         raise InputError(f"{place}: a JSON object is needed. Received: {type(found).__name__}")
     if field not in found:

@@ -148,9 +148,7 @@ def merge(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> Ma
     return manifest
 
 
-def _shards_of(
-    blocks: Iterator, shard_bytes: int
-) -> Iterator[tuple[int, int, list[bytes], np.ndarray, int]]:
+def _shards_of(blocks: Iterator, shard_bytes: int) -> Iterator[tuple[int, int, list[bytes], np.ndarray, int]]:
     """Gathers lines to shards: `(number, corpus, lines, documents, bytes read)`."""
     index, source, lines, documents, size, read = 0, None, [], [], 0, 0
 

@@ -128,7 +128,13 @@ def pretraining_dataset(
         )
     )
     return _masked_batches(
-        rows, settings, settings.mask_rules(tokenizer, manifest.piece_counts), batch_size, seed, step, with_place
+        rows,
+        settings,
+        settings.mask_rules(tokenizer, manifest.piece_counts),
+        batch_size,
+        seed,
+        step,
+        with_place,
     )
 
 
@@ -147,7 +153,15 @@ def held_out_dataset(
     """
     manifest, tokenizer = read_manifest(shards), read_tokenizer(shards)
     rows = _epoch_rows(
-        Path(shards), manifest, tokenizer, settings, 0, tf.constant(0, tf.int64), Place(), held_out_every, True
+        Path(shards),
+        manifest,
+        tokenizer,
+        settings,
+        0,
+        tf.constant(0, tf.int64),
+        Place(),
+        held_out_every,
+        True,
     )
     masks = settings.mask_rules(tokenizer, manifest.piece_counts)
     return _masked_batches(rows, settings, masks, batch_size, 0, 0, False).take(max_batches)
@@ -194,9 +208,7 @@ def _epoch_rows(
     if held_out:
         weights = np.ones_like(weights)
     time = tf.cast(epoch, tf.float64)
-    copies = tf.cast(
-        tf.floor((time + 1) * weights + phases) - tf.floor(time * weights + phases), tf.int64
-    )
+    copies = tf.cast(tf.floor((time + 1) * weights + phases) - tf.floor(time * weights + phases), tf.int64)
     order = tf.random.experimental.stateless_shuffle(
         tf.repeat(tf.range(len(counts)), copies), seed=tf.stack([tf.cast(seed, tf.int64), epoch])
     )
@@ -212,7 +224,9 @@ def _epoch_rows(
 
     # Where sentences must follow one another, records stay together in runs.
     run = 1 if settings.rows == "packed" and not settings.next_sentence else RUN_RECORDS
-    chosen = tf.data.Dataset.from_tensor_slices((tf.gather(files, order), tf.gather(offsets, order))).interleave(
+    chosen = tf.data.Dataset.from_tensor_slices(
+        (tf.gather(files, order), tf.gather(offsets, order))
+    ).interleave(
         records,
         cycle_length=OPEN_SHARDS,
         block_length=run,

@@ -99,7 +99,8 @@ def read_manifest(folder: str | Path) -> Manifest:
         return Manifest(**{**data, "shards": [Shard(**shard) for shard in data["shards"]]})
     except FileNotFoundError:
         raise InputError(
-            f"{folder} has no {MANIFEST}: make shards with `keras-bert2d prepare … -o {folder}`, all parts of them."
+            f"{folder} has no {MANIFEST}: make shards with `keras-bert2d prepare … -o {folder}`, "
+            "all parts of them."
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error}): make the shards again.") from None
@@ -121,7 +122,8 @@ def read_tokenizer(folder: str | Path, vocabulary: list[str] | None = None) -> B
         if pieces is not None and vocabulary_digest(pieces) != manifest.vocabulary_digest:
             raise InputError(
                 f"The vocabulary of {source} is not the one that the shards in {folder} were made with: "
-                f"digest {vocabulary_digest(pieces)[:12]}…, the manifest says {manifest.vocabulary_digest[:12]}…."
+                f"digest {vocabulary_digest(pieces)[:12]}…, the manifest says "
+                f"{manifest.vocabulary_digest[:12]}…."
             )
     return tokenizer
 
@@ -168,9 +170,7 @@ def record_splits(pieces_of_texts: np.ndarray) -> np.ndarray:
     return np.array(splits)
 
 
-def write_records(
-    path: Path, texts: tf.RaggedTensor, documents: np.ndarray, vocabulary_size: int
-) -> int:
+def write_records(path: Path, texts: tf.RaggedTensor, documents: np.ndarray, vocabulary_size: int) -> int:
     """Writes texts into a TFRecord file.
 
     Args:
@@ -207,9 +207,7 @@ def write_records(
     return len(splits) - 1
 
 
-def decode_records(
-    records: tf.Tensor, vocabulary_size: int
-) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+def decode_records(records: tf.Tensor, vocabulary_size: int) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
     """Reads records back, all at once.
 
     Args:

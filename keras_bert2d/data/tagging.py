@@ -1,5 +1,7 @@
 """Labelled sentences to packed training batches for a token classifier."""
 
+import sys
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +9,6 @@ import tensorflow as tf
 
 from keras_bert2d.data.conll import Sentence
 from keras_bert2d.data.pretraining import Place
-from keras_bert2d.errors import InputError
 from keras_bert2d.text.packing import pack_rows
 
 # Sentences are packed in groups, so that a group's rows follow from its sentences alone.
@@ -20,20 +21,20 @@ def labels_of(sentences: Sequence[Sentence]) -> list[str]:
     return sorted(labels, key=lambda label: label != "O")
 
 
-def check_known(sentences: Sequence[Sentence], labels: Sequence[str], path: str) -> None:
-    """Refuses labels that training never saw.
+def warn_of_unknown(sentences: Sequence[Sentence], labels: Sequence[str], path: str) -> None:
+    """Says on stderr which labels of a file to be scored training never saw: their words will be wrong.
 
-    Raises:
-        InputError: Names the file and each label with its count.
+    Args:
+        sentences: list of `Sentence`.
+        labels: The labels of the training data.
+        path: string. The file's name.
     """
-    counts = {}
-    for sentence in sentences:
-        for label in sentence.labels:
-            if label not in labels:
-                counts[label] = counts.get(label, 0) + 1
+    counts = Counter(label for sentence in sentences for label in sentence.labels if label not in labels)
     if counts:
         named = ", ".join(f"{label} ({count} times)" for label, count in sorted(counts.items()))
-        raise InputError(f"{path} has labels that the training data lacks: {named}")
+        print(
+            f"{path} has labels that the training data lacks, which count as wrong: {named}", file=sys.stderr
+        )
 
 
 class TaggingData:
@@ -69,7 +70,9 @@ class TaggingData:
         epochs = tf.data.Dataset.range(place.epoch, np.iinfo(np.int64).max)
 
         def finish(rows):
-            rows = {name: tf.ensure_shape(value, [batch_size, value.shape[1]]) for name, value in rows.items()}
+            rows = {
+                name: tf.ensure_shape(value, [batch_size, value.shape[1]]) for name, value in rows.items()
+            }
             labels, weights = rows.pop("labels"), rows.pop("weights")
             rows["place"] = tf.repeat(rows["place"][-1:], batch_size, 0)
             return rows, labels, weights

@@ -8,7 +8,6 @@ from seqeval.scheme import IOB2
 from keras_bert2d.errors import InputError
 
 
-
 def is_bio(labels: Sequence[str]) -> bool:
     """Tells whether labels mark spans: all are `O`, `B-…` or `I-…`, and some are not `O`.
 
@@ -33,8 +32,8 @@ def tagging_scores(
             strict IOB2 by `seqeval`.
 
     Returns:
-        `accuracy`, the share of words with the right label, `words` and `words_without_label`; with `spans` also
-        `f1`, `precision` and `recall`.
+        `accuracy`, the share of words with the right label, `words` and `words_without_label`; with
+        `spans` also `f1`, `precision` and `recall`.
 
     Raises:
         InputError: The numbers of sentences or words differ.

@@ -44,7 +44,9 @@ def predict_file(
             _tag_texts(tagger, path, target, as_json)
     elif task == "Bert2DMaskedLM":
         if format in ("conllu", "conll"):
-            raise InputError("A masked-LM model fills the [MASK]s of texts, one a line, not of labelled words.")
+            raise InputError(
+                "A masked-LM model fills the [MASK]s of texts, one a line, not of labelled words."
+            )
         _fill_texts(Bert2DMaskedLM.from_preset(preset), path, target, top_k, as_json)
     else:
         raise InputError(f"{model} holds {task or 'an encoder without a task'}: there is nothing to predict.")
@@ -67,7 +69,9 @@ def _tag_sentences(tagger, path: str, target: IO[str], format: str, as_json: boo
             labels = tagger.predict([sentence.words for sentence in batch], verbose=0)
             if as_json:
                 for sentence, row in zip(batch, labels, strict=True):
-                    target.write(json.dumps({"words": sentence.words, "labels": row}, ensure_ascii=False) + "\n")
+                    target.write(
+                        json.dumps({"words": sentence.words, "labels": row}, ensure_ascii=False) + "\n"
+                    )
             else:
                 # CoNLL's mark for what is not there.
                 write_tagged(target, batch, [[label or "_" for label in row] for row in labels])

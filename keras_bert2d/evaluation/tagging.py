@@ -1,7 +1,7 @@
 """Scores of a saved tagger on a labelled file."""
 
 from keras_bert2d.data.conll import read_tagged
-from keras_bert2d.data.tagging import check_known
+from keras_bert2d.data.tagging import warn_of_unknown
 from keras_bert2d.errors import InputError
 from keras_bert2d.evaluation.metrics import is_bio, tagging_scores
 from keras_bert2d.models.presets import preset_folder, task_name
@@ -20,14 +20,14 @@ def evaluate_tagger(model: str, path: str, format: str | None = None) -> dict[st
         See `tagging_scores`.
 
     Raises:
-        InputError: No tagger, a file that cannot be read, or labels that the tagger does not have.
+        InputError: No tagger, or a file that cannot be read.
     """
     preset = preset_folder(model)
     if task_name(preset) != "Bert2DTokenClassifier":
         raise InputError(f"{model} is no tagger: fine-tune one with `keras-bert2d finetune tag`.")
     sentences = read_tagged(path, format)
     tagger = Bert2DTokenClassifier.from_preset(preset)
-    check_known(sentences, tagger.preprocessor.labels, path)
+    warn_of_unknown(sentences, tagger.preprocessor.labels, path)
     predicted = tagger.predict([sentence.words for sentence in sentences], verbose=0)
     spans = is_bio(tagger.preprocessor.labels)
     return tagging_scores([sentence.labels for sentence in sentences], predicted, spans)

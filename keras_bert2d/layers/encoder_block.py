@@ -146,9 +146,7 @@ class EncoderBlock(keras.layers.Layer):
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + attention_bias
         weights = self.attention_dropout(ops.softmax(scores, axis=-1), training=training)
         joined = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
-        return self.hidden_dropout(
-            self.attention_output(ops.reshape(joined, (-1, width))), training=training
-        )
+        return self.hidden_dropout(self.attention_output(ops.reshape(joined, (-1, width))), training=training)
 
     def _feed_forward(self, flat, training):
         return self.hidden_dropout(self.output_dense(self.intermediate(flat)), training=training)

@@ -72,8 +72,10 @@ class MaskedLMHead(keras.layers.Layer):
         places = self.norm(self.transform(gather_columns(hidden, mask_positions)))
         table = ops.cast(self.token_embedding.embeddings, self.compute_dtype)
         logits = ops.matmul(places, ops.transpose(table)) + ops.cast(self.output_bias, self.compute_dtype)
-        return ops.reshape(logits, (-1, mask_positions.shape[1] or ops.shape(mask_positions)[1],
-                                    self.token_embedding.input_dim))
+        return ops.reshape(
+            logits,
+            (-1, mask_positions.shape[1] or ops.shape(mask_positions)[1], self.token_embedding.input_dim),
+        )
 
     def compute_output_shape(self, hidden_shape, mask_positions_shape):
         return (*mask_positions_shape, self.token_embedding.input_dim)

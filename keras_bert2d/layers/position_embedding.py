@@ -58,7 +58,9 @@ class TwoDPositionEmbedding(keras.layers.Layer):
         self.max_words = max_words
         self.max_intermediate_subwords = max_intermediate_subwords
         self.hidden_dim = hidden_dim
-        self.initializer = bert_initializer() if initializer == "bert" else keras.initializers.get(initializer)
+        self.initializer = (
+            bert_initializer() if initializer == "bert" else keras.initializers.get(initializer)
+        )
 
     def build(self, word_position_ids_shape, subword_position_ids_shape) -> None:
         self.word_table = self.add_weight(
@@ -121,7 +123,9 @@ class LearnedPositionEmbedding(keras.layers.Layer):
         _check_sizes(max_positions=max_positions, hidden_dim=hidden_dim)
         self.max_positions = max_positions
         self.hidden_dim = hidden_dim
-        self.initializer = bert_initializer() if initializer == "bert" else keras.initializers.get(initializer)
+        self.initializer = (
+            bert_initializer() if initializer == "bert" else keras.initializers.get(initializer)
+        )
 
     def build(self, padding_mask_shape) -> None:
         self.table = self.add_weight(

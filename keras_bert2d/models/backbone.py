@@ -154,13 +154,15 @@ class Bert2DBackbone(keras_hub.models.Backbone):
             )
         }
         if position_scheme == "two_d":
-            positions = self.position_embedding(
-                inputs["word_position_ids"], inputs["subword_position_ids"]
-            )
+            positions = self.position_embedding(inputs["word_position_ids"], inputs["subword_position_ids"])
         else:
             positions = self.position_embedding(inputs["padding_mask"])
         hidden = keras.layers.Add(dtype=dtype, name="embeddings")(
-            [self.token_embedding(inputs["token_ids"]), self.segment_embedding(inputs["segment_ids"]), positions]
+            [
+                self.token_embedding(inputs["token_ids"]),
+                self.segment_embedding(inputs["segment_ids"]),
+                positions,
+            ]
         )
         hidden = self.embedding_dropout(self.embedding_norm(hidden))
         bias = self.attention_bias(inputs["padding_mask"])

@@ -94,7 +94,10 @@ class Bert2DMaskedLM(keras_hub.models.MaskedLM):
             )
 
         # === Functional model ===
-        inputs = {**backbone.input, "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions")}
+        inputs = {
+            **backbone.input,
+            "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions"),
+        }
         hidden = backbone(backbone.input)["sequence_output"]
         outputs = self.masked_lm_head(hidden, inputs["mask_positions"])
         if next_sentence:

@@ -15,8 +15,8 @@ from keras_bert2d.text.tokenizer import Bert2DTokenizer
 class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
     """Turns texts into masked rows, one text or pair a row, anew each time they are seen.
 
-    For pretraining on much text, `keras_bert2d.data.pretraining_dataset` packs many texts into a row and is the
-    faster way.
+    For pretraining on much text, `keras_bert2d.pretraining_dataset` packs many texts into a row and is
+    the faster way.
 
     Args:
         tokenizer: `Bert2DTokenizer`.

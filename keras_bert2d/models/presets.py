@@ -26,11 +26,13 @@ def preset_folder(model: str) -> str:
         if (candidate / "tokenizer.json").is_file():
             return str(candidate)
     reason = "its run is not finished yet" if (folder / "checkpoints").is_dir() else "it holds no preset"
-    raise InputError(f"{model} cannot be used as a model: {reason if folder.exists() else 'there is no such folder'}.")
+    raise InputError(
+        f"{model} cannot be used as a model: {reason if folder.exists() else 'there is no such folder'}."
+    )
 
 
 def task_name(preset: str) -> str | None:
-    """Returns the class name of the task that a local preset holds, or `None` where it holds a backbone only."""
+    """Returns the class name of a local preset's task, or `None` where it holds a backbone only."""
     path = Path(preset) / "task.json"
     if not path.is_file():
         return None

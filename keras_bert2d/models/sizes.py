@@ -29,7 +29,9 @@ def size_arguments(name: str) -> dict[str, int]:
     {'num_layers': 4, 'num_heads': 4, 'hidden_dim': 256, 'intermediate_dim': 1024}
     """
     if name not in _SIZES:
-        raise InputError(f"There is no such size; the sizes are {', '.join(SIZE_NAMES)}. Received: size={name!r}")
+        raise InputError(
+            f"There is no such size; the sizes are {', '.join(SIZE_NAMES)}. Received: size={name!r}"
+        )
     layers, hidden = _SIZES[name]
     return {
         "num_layers": layers,

@@ -134,10 +134,10 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         self,
         x=None,
         y=None,
-        batch_size: int | None = None,
+        batch_size=None,
         sample_weight=None,
         validation_data=None,
-        shuffle: bool = True,
+        shuffle=True,
         **kwargs,
     ) -> keras.callbacks.History:
         """Trains as `keras.Model.fit`; validation counts each word once, see `evaluate`."""
@@ -150,15 +150,7 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
                 validation_data = self.preprocessor.batches(*data, size, scoring=True)
             y = sample_weight = batch_size = None
             shuffle = False  # It is done, or the dataset's own matter.
-        return super().fit(
-            x=x,
-            y=y,
-            batch_size=batch_size,
-            sample_weight=sample_weight,
-            validation_data=validation_data,
-            shuffle=shuffle,
-            **kwargs,
-        )
+        return super().fit(x, y, batch_size, sample_weight, validation_data, shuffle=shuffle, **kwargs)
 
     def evaluate(self, x=None, y=None, batch_size=None, sample_weight=None, **kwargs):
         """Evaluates as `keras.Model.evaluate`, each word counted once: at its first piece.

@@ -105,7 +105,7 @@ def character_at_byte(texts: tf.Tensor) -> tf.RaggedTensor:
     flags = tf.scatter_nd(
         tf.concat([firsts, ends_of_text], 0)[:, None],
         tf.ones([tf.size(firsts) + tf.size(ends_of_text)], tf.int64),
-        byte_splits[-1:],
+        byte_splits[-1][None],
     )
     counts = tf.cumsum(flags)
     # Each row has one character more than it has, the end of the text: take the rows' starts away.
@@ -115,9 +115,7 @@ def character_at_byte(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def _clean(texts: tf.Tensor) -> tf.Tensor:
-    texts = tf.strings.unicode_encode(
-        tf.strings.unicode_decode(texts, "UTF-8", errors="replace"), "UTF-8"
-    )
+    texts = tf.strings.unicode_encode(tf.strings.unicode_decode(texts, "UTF-8", errors="replace"), "UTF-8")
     texts = tf_text.normalize_utf8(texts, "NFC")
     texts = tf.strings.regex_replace(texts, rf"[{_DROPPED}]+", "")
     return tf.strings.regex_replace(texts, rf"[{_ODD_SPACES}]", " ")
@@ -153,8 +151,7 @@ def _compose(
         lambda: bounds.values,
     )
     character = character_at_byte(texts)
-    # In a graph the operation does not know its result's rank.
-    places = tf.reshape(found, [-1]) + tf.gather(character.row_starts(), rows_of(bounds))
+    places = found + tf.gather(character.row_starts(), rows_of(bounds))
     source = bounds.with_values(tf.gather(character.values, places))
     first, after = source[:, :-1], source[:, 1:].values
     # Behind the first character of a changed stretch the map points to the stretch's end: its

@@ -53,8 +53,15 @@ class MaskRules:
             )
 
     @classmethod
-    def of(cls, tokenizer, sequence_length: int, rate: float = 0.15, masking: str = "word",
-           max_predictions_per_row: int | None = None, counts: np.ndarray | None = None) -> "MaskRules":
+    def of(
+        cls,
+        tokenizer,
+        sequence_length: int,
+        rate: float = 0.15,
+        masking: str = "word",
+        max_predictions_per_row: int | None = None,
+        counts: np.ndarray | None = None,
+    ) -> "MaskRules":
         """Reads the special ids from a tokenizer.
 
         Args:
@@ -110,7 +117,9 @@ def mask_rows(
     """
     tokens = rows["token_ids"]
     count = rules.max_predictions_per_row
-    keys = _draw(tf.shape(tokens)[0], tokens.shape[1] or tf.shape(tokens)[1], tf.float32, 0, seed, step, steps)
+    keys = _draw(
+        tf.shape(tokens)[0], tokens.shape[1] or tf.shape(tokens)[1], tf.float32, 0, seed, step, steps
+    )
     draws = _draw(tf.shape(tokens)[0], 2 * count, tf.float64, 1, seed, step, steps)
 
     maskable = rows["padding_mask"] > 0
@@ -157,9 +166,7 @@ def _draw(rows, columns, dtype, stream, seed, step, steps):
     )
 
 
-def choose_words(
-    opens: tf.Tensor, maskable: tf.Tensor, rules: MaskRules, keys: tf.Tensor
-) -> tf.Tensor:
+def choose_words(opens: tf.Tensor, maskable: tf.Tensor, rules: MaskRules, keys: tf.Tensor) -> tf.Tensor:
     """Chooses whole words in random order under each row's budget.
 
     Args:
@@ -237,5 +244,3 @@ def _take_in_order(lengths: tf.Tensor, budget: tf.Tensor) -> tf.Tensor:
 
 def _differs_from_left(values: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.ones_like(values[:, :1], tf.bool), values[:, 1:] != values[:, :-1]], 1)
-
-

@@ -12,9 +12,7 @@ from keras_bert2d.text.ragged import repeat, row_and_place
 from keras_bert2d.text.rows import RowRules, make_rows, pieces_of
 
 
-def next_fit_openers(
-    group_splits: tf.Tensor, *limits: tuple[tf.Tensor, int]
-) -> tf.Tensor:
+def next_fit_openers(group_splits: tf.Tensor, *limits: tuple[tf.Tensor, int]) -> tf.Tensor:
     """Marks the items that open a new bin in next-fit packing.
 
     Args:
@@ -82,9 +80,7 @@ def split_long_texts(
         # Long texts are few: only their words are looked at.
         long = tf.ragged.boolean_mask(short, is_long)
         lengths = long.values.row_lengths()
-        openers = next_fit_openers(
-            long.row_splits, (lengths, max_pieces), (tf.ones_like(lengths), max_words)
-        )
+        openers = next_fit_openers(long.row_splits, (lengths, max_pieces), (tf.ones_like(lengths), max_words))
         _, place = row_and_place(long.row_lengths())
         first_words = repeat(tf.boolean_mask(short.row_starts(), is_long), long.row_lengths())
         opened = tf.boolean_mask(first_words + place, openers)
@@ -181,9 +177,7 @@ def join_sentences(
     """
     parts, origin = split_long_texts(texts, max_pieces, max_words)
     part_splits = tf.searchsorted(origin, group_splits, out_type=tf.int64)
-    openers = next_fit_openers(
-        part_splits, (pieces_of(parts), max_pieces), (parts.row_lengths(), max_words)
-    )
+    openers = next_fit_openers(part_splits, (pieces_of(parts), max_pieces), (parts.row_lengths(), max_words))
     starts = tf.where(openers)[:, 0]
     splits = tf.gather(parts.row_splits, tf.concat([starts, [parts.nrows()]], 0))
     runs = tf.RaggedTensor.from_row_splits(parts.values, splits, validate=False)

@@ -45,7 +45,9 @@ class IdRules:
         for name, least in (("max_words", 3), ("max_intermediate_subwords", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"`{name}` must be an integer of at least {least}. Received: {name}={value!r}")
+                raise InputError(
+                    f"`{name}` must be an integer of at least {least}. Received: {name}={value!r}"
+                )
         for name, allowed in (("overflow", OVERFLOWS), ("word_numbering", WORD_NUMBERINGS)):
             if getattr(self, name) not in allowed:
                 raise InputError(

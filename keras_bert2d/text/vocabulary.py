@@ -28,8 +28,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
         text = Path(path).read_bytes().decode("utf-8")
     except OSError as error:
         raise InputError(
-            f"{path}: the vocabulary cannot be read ({error.strerror}). Name a file with one piece "
-            "a line."
+            f"{path}: the vocabulary cannot be read ({error.strerror}). Name a file with one piece a line."
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
@@ -65,9 +64,7 @@ def check_vocabulary(pieces: Sequence[str], source: str) -> None:
         lines_of[piece].append(line)
     missing = [token for token in SPECIAL_TOKENS if token not in lines_of]
     if missing:
-        raise InputError(
-            f"{source}: the vocabulary lacks {', '.join(missing)}. Add a line for each."
-        )
+        raise InputError(f"{source}: the vocabulary lacks {', '.join(missing)}. Add a line for each.")
     blank = [line for piece, lines in lines_of.items() if not piece.strip(" \t") for line in lines]
     if blank:
         raise InputError(
@@ -79,8 +76,7 @@ def check_vocabulary(pieces: Sequence[str], source: str) -> None:
         piece, lines = twice[0]
         more = f" ({len(twice) - 1} more pieces are repeated too)" if len(twice) > 1 else ""
         raise InputError(
-            f"{source}: the piece {piece!r} stands on {_name_lines(lines)}{more}. Keep one line "
-            "for each."
+            f"{source}: the piece {piece!r} stands on {_name_lines(lines)}{more}. Keep one line for each."
         )
 
 

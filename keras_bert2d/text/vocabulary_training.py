@@ -143,9 +143,7 @@ def _count_words(
     return [word.decode("utf-8") for word in counter], counts
 
 
-def _alphabet(
-    words: list[str], counts: np.ndarray, limit: int
-) -> tuple[list[str], list[str], np.ndarray]:
+def _alphabet(words: list[str], counts: np.ndarray, limit: int) -> tuple[list[str], list[str], np.ndarray]:
     """Finds the letters to keep and the words made of them alone.
 
     Args:

@@ -74,8 +74,8 @@ class Checkpoints:
                         os.fsync(file.fileno())
         except (OSError, SafetensorError) as error:
             raise InputError(
-                f"The checkpoint {self.folder / name} could not be written ({error}); those before it are whole. "
-                "Make room and start the same command again."
+                f"The checkpoint {self.folder / name} could not be written ({error}); those before it "
+                "are whole. Make room and start the same command again."
             ) from error
 
     def _read(self, path: Path, variables: list) -> dict:
@@ -83,7 +83,9 @@ class Checkpoints:
             arrays = load_file(path / _WEIGHTS)
             state = json.loads((path / _STATE).read_text(encoding="utf-8"))
         except (OSError, SafetensorError, json.JSONDecodeError) as error:
-            raise InputError(f"The checkpoint {path} cannot be read ({error}): delete it to use an older one.") from None
+            raise InputError(
+                f"The checkpoint {path} cannot be read ({error}): delete it to use an older one."
+            ) from None
         wanted = {_key(i, v): tuple(v.shape) for i, v in enumerate(variables)}
         found = {name: array.shape for name, array in arrays.items()}
         if wanted != found:

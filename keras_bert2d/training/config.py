@@ -64,8 +64,8 @@ class Config:
             for name, value in self.to_dict().items():
                 if there.get(name) != value:
                     raise InputError(
-                        f"{folder} holds another run: {name} is {there.get(name)!r} there and {value!r} here. "
-                        "Use the same options to go on with it, or another folder."
+                        f"{folder} holds another run: {name} is {there.get(name)!r} there and {value!r} "
+                        "here. Use the same options to go on with it, or another folder."
                     )
             return
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert2d.data.conll import Sentence, read_tagged
 from keras_bert2d.data.pretraining import Place
-from keras_bert2d.data.tagging import TaggingData, check_known, labels_of
+from keras_bert2d.data.tagging import TaggingData, labels_of, warn_of_unknown
 from keras_bert2d.errors import InputError
 from keras_bert2d.evaluation.metrics import is_bio, tagging_scores
 from keras_bert2d.files import atomic_folder
@@ -33,7 +33,9 @@ class FinetuneConfig(Config):
     dev: str = option(dataclasses.MISSING, "labelled file that chooses the best epoch")
     output: str = option(dataclasses.MISSING, "run folder")
     test: str | None = option(None, "labelled file that is scored once, at the end")
-    format: str | None = option(None, "format of the files, where their names do not tell", ("conllu", "conll"))
+    format: str | None = option(
+        None, "format of the files, where their names do not tell", ("conllu", "conll")
+    )
     random_weights: bool = option(False, "start from random weights of the model's sizes")
     label_pieces: str = option("first", "pieces of a word that are trained on its label", LABELLED_PIECES)
     sequence_length: int = option(128, "columns of a row; short sentences are packed")
@@ -80,8 +82,7 @@ def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:
         The scores of the best epoch on the dev file, `dev_…`, and of its weights on the test file, `test_…`.
 
     Raises:
-        InputError: Files that cannot be read, labels in dev or test that train lacks, a folder of another
-            run, a loss that is no number.
+        InputError: Files that cannot be read, a folder of another run, a loss that is no number.
     """
     folder = Path(config.output)
     preset = preset_folder(config.model)
@@ -92,7 +93,7 @@ def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:
     }
     labels = labels_of(parts["train"])
     for name in parts:
-        check_known(parts[name], labels, getattr(config, name))
+        warn_of_unknown(parts[name], labels, getattr(config, name))
     spans = is_bio(labels)
     strategy = make_strategy(config.strategy)
     if is_chief(strategy):
@@ -181,5 +182,7 @@ class Predictor:
         return labelled
 
     def _run(self, features):
-        outputs = self._strategy.run(lambda f: tf.argmax(self._model(f, training=False), -1), args=(features,))
+        outputs = self._strategy.run(
+            lambda f: tf.argmax(self._model(f, training=False), -1), args=(features,)
+        )
         return self._strategy.experimental_local_results(outputs)[0]

@@ -127,8 +127,8 @@ class Loop:
         }
         if not math.isfinite(metrics["loss"]):
             raise InputError(
-                f"The loss is {metrics['loss']} at step {done}; the last checkpoint is kept. Lower the learning "
-                "rate or clip the gradients, in a new run folder."
+                f"The loss is {metrics['loss']} at step {done}; the last checkpoint is kept. Lower the "
+                "learning rate or clip the gradients, in a new run folder."
             )
         self._write(done, metrics, writer, "train")
         return metrics

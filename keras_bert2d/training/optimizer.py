@@ -66,7 +66,11 @@ class SummedAdamW(keras.optimizers.AdamW):
 
 
 def make_optimizer(
-    schedule: WarmupDecay, variables: list, weight_decay: float = 0.01, beta_2: float = 0.999, epsilon: float = 1e-6
+    schedule: WarmupDecay,
+    variables: list,
+    weight_decay: float = 0.01,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
 ) -> SummedAdamW:
     """Makes the optimizer of a run.
 

@@ -37,7 +37,9 @@ def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
         return tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")
     if name == "mirrored":
         kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
-        return tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices(kind)])
+        return tf.distribute.MirroredStrategy(
+            [device.name for device in tf.config.list_logical_devices(kind)]
+        )
     if name == "multiworker":
         if not _cluster():
             raise InputError("`--strategy multiworker` needs TF_CONFIG with a cluster and a task.")
@@ -48,7 +50,9 @@ def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (ValueError, tf.errors.OpError) as error:
-        raise InputError(f"No TPU was found that TensorFlow can use ({str(error).splitlines()[0]}).") from None
+        raise InputError(
+            f"No TPU was found that TensorFlow can use ({str(error).splitlines()[0]})."
+        ) from None
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

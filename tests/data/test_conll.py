@@ -70,8 +70,7 @@ def test_four_columns_document_marks_and_runs_of_spaces(tmp_path):
     assert [sentence.words for sentence in sentences] == [["Ali", "."], ["Veli"]]
     assert [sentence.labels for sentence in sentences] == [["B-PER", "O"], ["B-PER"]]
     assert written(sentences, [["X", "Y"], ["Z"]]) == (
-        "-DOCSTART- -X- -X- O\n\nAli  NNP B-NP X\n. . O Y\n\n"
-        "-DOCSTART- -X- -X- O\n\nVeli NNP B-NP Z\n\n"
+        "-DOCSTART- -X- -X- O\n\nAli  NNP B-NP X\n. . O Y\n\n-DOCSTART- -X- -X- O\n\nVeli NNP B-NP Z\n\n"
     )
 
 
@@ -165,9 +164,7 @@ def test_predictions_take_the_place_of_the_labels_alone(tmp_path):
 
 
 def test_sentences_made_by_hand_are_written_as_two_columns():
-    assert written([Sentence(["Ali", "geldi"], ["O", "O"])], [["B-PER", "O"]]) == (
-        "Ali\tB-PER\ngeldi\tO\n\n"
-    )
+    assert written([Sentence(["Ali", "geldi"], ["O", "O"])], [["B-PER", "O"]]) == ("Ali\tB-PER\ngeldi\tO\n\n")
 
 
 def test_a_wrong_number_of_predictions_is_refused_and_writes_nothing(tmp_path):

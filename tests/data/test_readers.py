@@ -17,9 +17,7 @@ from keras_bert2d.data.readers import input_size, read_text_blocks
 from keras_bert2d.errors import InputError
 
 TEXT = "Ev büyük.\nEvler büyük.\n\nKedi uyudu.\n\n\n \t\nİstanbul'da kar\n".encode()
-TEXT_LINES = [
-    line.encode() for line in ("Ev büyük.", "Evler büyük.", "Kedi uyudu.", "İstanbul'da kar")
-]
+TEXT_LINES = [line.encode() for line in ("Ev büyük.", "Evler büyük.", "Kedi uyudu.", "İstanbul'da kar")]
 
 
 def write(path, data):
@@ -52,9 +50,7 @@ def stated(texts, document):
 
 
 file_texts = st.lists(
-    st.lists(
-        st.sampled_from(["", " ", "\t", "ev", "şu göl", "a\rb", "\r", "\x0b", "👍🏽"]), max_size=8
-    ),
+    st.lists(st.sampled_from(["", " ", "\t", "ev", "şu göl", "a\rb", "\r", "\x0b", "👍🏽"]), max_size=8),
     min_size=1,
     max_size=3,
 )
@@ -107,9 +103,7 @@ def test_long_lines_are_cut_alike_in_any_block_size(tmp_path_factory, text, bloc
 def test_lines_over_one_mebibyte_are_cut_at_white_space_or_between_characters(tmp_path):
     words = b"kelime " * 300_000
     characters = "ş".encode() * 1_200_000
-    lines, documents = read(
-        [write(tmp_path / "a.txt", words + b"\n" + characters)], document="line"
-    )
+    lines, documents = read([write(tmp_path / "a.txt", words + b"\n" + characters)], document="line")
     assert documents == [0, 0, 0, 1, 1, 1]
     assert all(len(line) <= 1 << 20 for line in lines)
     assert set(b" ".join(lines[:3]).split()) == {b"kelime"}

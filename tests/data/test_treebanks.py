@@ -50,9 +50,7 @@ def test_the_treebank_has_4851_sentences_and_fourteen_tags(sentences):
 def test_joined_words_give_the_text_of_each_sentence(sentences):
     for sentence in sentences:
         assert "".join(sentence.words) == "".join(sentence.text.split())
-        gaps = [
-            "" if sentence.lines[row].endswith("SpaceAfter=No") else " " for row in sentence.rows
-        ]
+        gaps = ["" if sentence.lines[row].endswith("SpaceAfter=No") else " " for row in sentence.rows]
         parts = [word + gap for word, gap in zip(sentence.words, gaps, strict=True)]
         assert "".join(parts).strip() == sentence.text
 
@@ -68,9 +66,7 @@ def test_the_joined_treebank_is_written_and_read_as_conllu(sentences, tmp_path):
     path = tmp_path / "treebank.conllu"
     write_tagged(path, sentences, [sentence.labels for sentence in sentences])
     again = read_tagged(path)
-    assert [(s.words, s.labels, s.text) for s in again] == [
-        (s.words, s.labels, s.text) for s in sentences
-    ]
+    assert [(s.words, s.labels, s.text) for s in again] == [(s.words, s.labels, s.text) for s in sentences]
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
@@ -121,7 +117,6 @@ def test_the_majority_tag_of_each_word_is_right_in_87_of_100_held_out_words(sent
             tags[word][label] += 1
     pairs = [pair for s in test for pair in zip(s.words, s.labels, strict=True)]
     right = sum(
-        (tags[word].most_common(1)[0][0] if word in tags else "NOUN") == label
-        for word, label in pairs
+        (tags[word].most_common(1)[0][0] if word in tags else "NOUN") == label for word, label in pairs
     )
     assert right / len(pairs) == pytest.approx(0.87, abs=0.01)

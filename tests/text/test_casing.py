@@ -22,6 +22,20 @@ from tests.text.strategies import raw_texts
 casings = st.sampled_from(CASINGS)
 
 
+@pytest.fixture(scope="module")
+def graphs():
+    """`normalize` and `normalize_with_sources` of each casing as one graph."""
+
+    def graph(casing):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+        def both(texts):
+            return normalize(texts, casing), *normalize_with_sources(texts, casing)
+
+        return both
+
+    return {casing: graph(casing) for casing in CASINGS}
+
+
 def normal(text: str | bytes, casing: str) -> str:
     return normalize(tf.constant([text]), casing).numpy()[0].decode("utf-8")
 
@@ -116,15 +130,12 @@ def test_every_letter_is_normalised_as_the_rust_library_does(casing):
 
 @settings(max_examples=150, deadline=None)
 @given(raws=st.lists(raw_texts, max_size=6), casing=casings)
-def test_texts_with_sources_are_the_normalised_texts(raws, casing):
+def test_texts_with_sources_are_the_normalised_texts(graphs, raws, casing):
     texts = tf.constant(raws, tf.string, shape=[len(raws)])
-    with_sources, starts, ends = normalize_with_sources(texts, casing)
-    plain = normalize(texts, casing)
+    plain, with_sources, starts, ends = graphs[casing](texts)
     assert with_sources.numpy().tolist() == plain.numpy().tolist()
     slices, characters = [], []
-    for raw, result, first, after in zip(
-        raws, plain.numpy(), starts.to_list(), ends.to_list(), strict=True
-    ):
+    for raw, result, first, after in zip(raws, plain.numpy(), starts.to_list(), ends.to_list(), strict=True):
         source = raw.decode("utf-8", "replace")
         assert first == sorted(first)
         assert after == sorted(after)
@@ -132,7 +143,7 @@ def test_texts_with_sources_are_the_normalised_texts(raws, casing):
         slices += [source[start:end] for start, end in zip(first, after, strict=True)]
         characters += result.decode("utf-8")
     # A character comes from a letter, whole or decomposed, or is a part of one.
-    normal_slices = normalize(tf.constant(slices, tf.string, shape=[len(slices)]), casing).numpy()
+    normal_slices = graphs[casing](tf.constant(slices, tf.string, shape=[len(slices)]))[0].numpy()
     for character, normal_slice in zip(characters, normal_slices, strict=True):
         assert character in normal_slice.decode("utf-8")
 
@@ -149,16 +160,17 @@ def test_normalised_texts_hold_no_character_that_cleaning_drops(raws, casing):
 @settings(max_examples=40, deadline=None)
 @given(texts=st.lists(st.text(max_size=10), max_size=5))
 def test_every_byte_knows_its_character(texts):
-    expected = [
-        [i for i, c in enumerate(text) for _ in c.encode("utf-8")] + [len(text)] for text in texts
-    ]
+    expected = [[i for i, c in enumerate(text) for _ in c.encode("utf-8")] + [len(text)] for text in texts]
     got = character_at_byte(tf.constant(texts, tf.string, shape=[len(texts)]))
     assert got.to_list() == expected
 
 
 @pytest.mark.parametrize("casing", CASINGS)
-def test_a_graph_normalises_as_eager_mode_does(casing):
-    texts = tf.constant(["İ I\u0307 ev\u00adler", "temiz", b"\xff.", ""])
-    graph = tf.function(lambda t: normalize(t, casing), input_signature=[tf.TensorSpec([None], tf.string)])
-    assert graph(texts).numpy().tolist() == normalize(texts, casing).numpy().tolist()
-    assert graph(texts[:0]).numpy().tolist() == []
+@pytest.mark.parametrize("raws", [["İ I\u0307 Àe\u0301\u0323 ev\u00adler", "temiz", b"\xff.", ""], [""], []])
+def test_eager_mode_normalises_as_a_graph_does(graphs, casing, raws):
+    texts = tf.constant(raws, tf.string, shape=[len(raws)])
+    plain, with_sources, starts, ends = graphs[casing](texts)
+    assert normalize(texts, casing).numpy().tolist() == plain.numpy().tolist()
+    eager = normalize_with_sources(texts, casing)
+    assert eager[0].numpy().tolist() == with_sources.numpy().tolist()
+    assert [x.to_list() for x in eager[1:]] == [starts.to_list(), ends.to_list()]

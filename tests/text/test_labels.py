@@ -14,6 +14,7 @@ from keras_bert2d.text.labels import label_pieces, split_sentences_into_words, w
 from keras_bert2d.text.positions import IdRules
 from keras_bert2d.text.rows import RowRules
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
+from tests.text.strategies import raw_texts
 
 PAD, UNK, CLS, SEP = 0, 1, 2, 3
 
@@ -181,6 +182,18 @@ def test_words_are_those_of_the_rules_as_plain_python(tokenizer, texts):
         return re.findall(rf"{joined}|\.+|[^\s]", text)
 
     assert split(tokenizer, texts) == [by_hand(text) for text in texts]
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(raw_texts, max_size=3))
+def test_words_of_any_text_follow_one_another_inside_it(tokenizer, texts):
+    pieces, starts, ends = split_sentences_into_words(tf.constant(texts, tf.string), tokenizer)
+    for text, words, *bounds in zip(texts, pieces.to_list(), starts.to_list(), ends.to_list(), strict=True):
+        assert all(word and all(word) for word in words)
+        places = [place for word in zip(*bounds, strict=True) for place in word]
+        assert places == sorted(places)
+        assert all(start < end for start, end in zip(*bounds, strict=True))
+        assert not places or places[-1] <= len(text.decode("utf-8", "replace"))
 
 
 @pytest.mark.parametrize("treebank", ["tr_imst-test", "tr_boun-dev"])

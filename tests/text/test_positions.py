@@ -27,15 +27,14 @@ def with_padding(pieces, count):
 
 
 rows_of_pieces = st.lists(
-    st.builds(
-        with_padding, st.lists(st.sampled_from(PIECES), max_size=12), st.integers(0, 3)
-    ),
+    st.builds(with_padding, st.lists(st.sampled_from(PIECES), max_size=12), st.integers(0, 3)),
     max_size=5,
 )
 words_of_pieces = st.integers(1, 40).map(lambda k: ["gör", *["##em"] * (k - 1)])
 rows_of_words = st.lists(
-    st.lists(st.one_of(words_of_pieces, st.sampled_from([["[SEP]"], ["[UNK]"], ["."]])), max_size=6)
-    .map(lambda words: [piece for word in words for piece in word]),
+    st.lists(st.one_of(words_of_pieces, st.sampled_from([["[SEP]"], ["[UNK]"], ["."]])), max_size=6).map(
+        lambda words: [piece for word in words for piece in word]
+    ),
     max_size=4,
 )
 
@@ -50,9 +49,7 @@ def test_words_have_the_ids_of_the_published_code_and_formula():
 
 def test_rows_have_the_ids_of_the_published_code():
     for case in GOLDEN["rows"]:
-        rules = {
-            key: case[key] for key in ("max_intermediate_subwords", "overflow", "word_numbering")
-        }
+        rules = {key: case[key] for key in ("max_intermediate_subwords", "overflow", "word_numbering")}
         expected = [case["word_position_ids"]], [case["subword_position_ids"]]
         assert ids_of([case["pieces"]], **rules) == expected, case
     assert {case["word_numbering"] for case in GOLDEN["rows"]} == set(NUMBERINGS)
@@ -72,9 +69,7 @@ def test_the_golden_figures_are_those_of_the_shared_data(shared_data):
 )
 def test_ids_follow_the_rules(rows, most, overflow, numbering):
     expected = [reference.position_ids(row, most, overflow, numbering) for row in rows]
-    words, places = ids_of(
-        rows, max_intermediate_subwords=most, overflow=overflow, word_numbering=numbering
-    )
+    words, places = ids_of(rows, max_intermediate_subwords=most, overflow=overflow, word_numbering=numbering)
     assert words == [ids for ids, _ in expected]
     assert places == [ids for _, ids in expected]
 

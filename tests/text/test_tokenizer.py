@@ -63,9 +63,7 @@ def test_pieces_stay_together_as_words(cased):
     assert [len(words) for words in ragged.to_list()] == [3, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("casing", "first"), [("cased", "Gör"), ("uncased", "gor"), ("turkish", "gör")]
-)
+@pytest.mark.parametrize(("casing", "first"), [("cased", "Gör"), ("uncased", "gor"), ("turkish", "gör")])
 def test_casing_is_part_of_the_tokenizer(tokenizers_by_casing, casing, first):
     assert pieces_of(tokenizers_by_casing[casing], QUESTION)[0][0] == first
 
@@ -93,8 +91,7 @@ def test_each_casing_has_its_own_turkish_i(tokenizers_by_casing, casing, expecte
 def test_words_are_split_as_bert_splits_them(cased, text, words):
     _, starts, ends = cased.tokenize_with_offsets([text], "character")
     got = [
-        text[start[0] : end[-1]]
-        for start, end in zip(starts[0].to_list(), ends[0].to_list(), strict=True)
+        text[start[0] : end[-1]] for start, end in zip(starts[0].to_list(), ends[0].to_list(), strict=True)
     ]
     assert got == words
 
@@ -143,12 +140,11 @@ def test_a_word_of_100_characters_is_spelled_and_one_of_101_is_unknown(tiny_voca
 
 
 def test_ten_thousand_words_over_100_characters_are_unknown(cased):
-    texts = ["a" * 10_000, " ".join(["ş" * 101] * 10_000), " ".join(["a" * 1_000] * 10_000)]
+    texts = ["a" * 10_000, " ".join(["ş" * 101] * 10_000)]
     pieces, starts, ends = cased.tokenize_with_offsets(texts, "character")
     assert set(pieces.flat_values.numpy()) == {cased.unk_token_id}
-    assert pieces.row_lengths().numpy().tolist() == [1, 10_000, 10_000]
-    lengths = (ends - starts).flat_values.numpy()
-    assert lengths.tolist() == [10_000, *[101] * 10_000, *[1_000] * 10_000]
+    assert pieces.row_lengths().numpy().tolist() == [1, 10_000]
+    assert (ends - starts).flat_values.numpy().tolist() == [10_000, *[101] * 10_000]
 
 
 # === Offsets ===
@@ -183,14 +179,26 @@ def test_byte_offsets_point_into_invalid_bytes_and_character_offsets_into_their_
         assert found == [(p, s.encode() if isinstance(whole, bytes) else s) for p, s in expected]
 
 
+@pytest.fixture(scope="module")
+def graphs_by_casing(tokenizers_by_casing):
+    def graph(tokenizer):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+        def tokenize_in_all_units(texts):
+            return [tokenizer.tokenize_with_offsets(texts, unit) for unit in ("byte", "character", None)]
+
+        return tokenize_in_all_units
+
+    return {casing: graph(tokenizer) for casing, tokenizer in tokenizers_by_casing.items()}
+
+
 @settings(max_examples=100, deadline=None)
 @given(raws=st.lists(raw_texts, max_size=5), casing=st.sampled_from(CASINGS))
-def test_offsets_of_any_text(tokenizers_by_casing, raws, casing):
+def test_offsets_of_any_text(tokenizers_by_casing, graphs_by_casing, raws, casing):
     tokenizer = tokenizers_by_casing[casing]
     texts = tf.constant(raws, tf.string, shape=[len(raws)])
-    pieces, byte_starts, byte_ends = tokenizer.tokenize_with_offsets(texts, "byte")
-    others, starts, ends = tokenizer.tokenize_with_offsets(texts, "character")
-    assert tokenizer.tokenize(texts).to_list() == pieces.to_list() == others.to_list()
+    by_byte, by_character, plain = graphs_by_casing[casing](texts)
+    (pieces, byte_starts, byte_ends), (others, starts, ends) = by_byte, by_character
+    assert pieces.to_list() == others.to_list() == plain[0].to_list()
     ragged = (pieces, byte_starts, byte_ends, starts, ends)
     parts, expected = [], []
     for raw, ids, *offsets in zip(raws, *(x.merge_dims(1, 2).to_list() for x in ragged), strict=True):
@@ -311,9 +319,10 @@ def test_special_pieces_written_in_a_text(tiny_vocabulary, casing, unit):
     assert [part for part in parts if part in SPECIAL] == special
     assert (found[1][0], parts[1]) == ("ev", "ev")
     assert [piece for piece, _ in found[-2:]] == parts[-2:] == ["ev", "["]
-    assert tokenizer.tokenize([text]).to_list()[0] == tokenizer.tokenize_with_offsets([text], unit)[0][
-        0
-    ].to_list()
+    assert (
+        tokenizer.tokenize([text]).to_list()[0]
+        == tokenizer.tokenize_with_offsets([text], unit)[0][0].to_list()
+    )
 
 
 # === Back to text ===
@@ -353,9 +362,7 @@ RULES = {"max_words": 40, "max_intermediate_subwords": 2, "overflow": "last", "w
 
 
 def test_the_id_rules_are_the_tokenizer_s_configuration(tiny_vocabulary):
-    tokenizer = Bert2DTokenizer(
-        tiny_vocabulary, casing="turkish", special_tokens_in_strings=True, **RULES
-    )
+    tokenizer = Bert2DTokenizer(tiny_vocabulary, casing="turkish", special_tokens_in_strings=True, **RULES)
     assert tokenizer.id_rules == IdRules(**RULES)
     again = Bert2DTokenizer.from_config(tokenizer.get_config())
     again.set_vocabulary(tiny_vocabulary)

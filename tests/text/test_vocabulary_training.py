@@ -87,9 +87,7 @@ def test_pieces_are_those_of_the_merges_done_by_hand(tmp_path):
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.text("abcç", min_size=1, max_size=6), min_size=1, max_size=20), st.integers(1, 3)
-)
+@given(st.lists(st.text("abcç", min_size=1, max_size=6), min_size=1, max_size=20), st.integers(1, 3))
 def test_any_small_text_gives_the_pieces_of_merges_done_by_hand(tmp_path_factory, words, frequency):
     path = write(tmp_path_factory.mktemp("text"), " ".join(words))
     expected = merge_by_the_book(Counter(words), 30, frequency)
@@ -196,9 +194,7 @@ def test_a_size_without_room_for_the_letters_is_refused_and_nothing_written(tmp_
 
 def test_impossible_settings_are_refused_by_name(tmp_path):
     path = write(tmp_path, "ev")
-    with pytest.raises(
-        InputError, match="min_frequency must be at least 1. Received: min_frequency=0"
-    ):
+    with pytest.raises(InputError, match="min_frequency must be at least 1. Received: min_frequency=0"):
         train_vocabulary([path], 100, min_frequency=0)
     with pytest.raises(InputError, match="limit_alphabet must be at least 1"):
         train_vocabulary([path], 100, limit_alphabet=0)
@@ -222,9 +218,7 @@ def test_words_are_those_of_the_tokenizer_and_of_the_tokenizers_library(shared_d
     normal = normalize(tf.constant(lines), "cased")
     words = split_words(normal)
     tokenizer = Bert2DTokenizer(SPECIAL)
-    assert words.row_lengths().numpy().tolist() == (
-        tokenizer.tokenize(lines).row_lengths().numpy().tolist()
-    )
+    assert words.row_lengths().numpy().tolist() == (tokenizer.tokenize(lines).row_lengths().numpy().tolist())
     clean = normalizers.Sequence(
         [
             normalizers.NFC(),
@@ -233,8 +227,7 @@ def test_words_are_those_of_the_tokenizer_and_of_the_tokenizers_library(shared_d
     )
     split = pre_tokenizers.BertPreTokenizer()
     expected = [
-        [word for word, _ in split.pre_tokenize_str(clean.normalize_str(line.decode()))]
-        for line in lines
+        [word for word, _ in split.pre_tokenize_str(clean.normalize_str(line.decode()))] for line in lines
     ]
     assert [[word.decode() for word in row] for row in words.to_list()] == expected
 
