@@ -138,6 +138,48 @@ def pretraining_dataset(
     )
 
 
+def raw_text_dataset(
+    files: str | list[str],
+    tokenizer: Bert2DTokenizer,
+    settings: RowSettings,
+    batch_size: int,
+    seed: int = 0,
+    lines_per_window: int = 2048,
+) -> tf.data.Dataset:
+    """Masked batches straight from text files, one text a line, once through: no shards, no shuffling.
+
+    For a look, for evaluation, and for text that is seen once; `pretraining_dataset` is for training.
+
+    Args:
+        files: Plain text files.
+        tokenizer: `Bert2DTokenizer`.
+        settings: `RowSettings` with packed rows and without next-sentence prediction; random
+            replacements are uniform.
+        batch_size: int. Rows of a batch.
+        seed: int. Seed of the masks.
+        lines_per_window: int. Lines that are packed together.
+
+    Returns:
+        Finite dataset of `(features, labels, weights)`, see `mask_rows`.
+
+    Raises:
+        InputError: The settings ask for more than packed rows.
+    """
+    if settings.rows != "packed" or settings.next_sentence:
+        raise InputError("Rows from raw text are packed rows: make shards with `prepare` for other ones.")
+    rules = RowRules.of(tokenizer, settings.sequence_length)
+    rows = (
+        tf.data.TextLineDataset(files)
+        .batch(lines_per_window)
+        .map(
+            lambda lines: pack_texts(tokenizer.tokenize(lines), rules),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+    )
+    return _masked_batches(rows, settings, settings.mask_rules(tokenizer, None), batch_size, seed, 0, False)
+
+
 def held_out_dataset(
     shards: str | Path, settings: RowSettings, batch_size: int, held_out_every: int, max_batches: int
 ) -> tf.data.Dataset:
@@ -322,7 +364,7 @@ def _masked_batches(rows, settings, masks, batch_size, seed, step, with_place) -
             "pair_positions": settings.max_pairs_per_row,
             "place": 3,
         }
-        place = features.pop("place")
+        place = features.pop("place", None)
         if with_place:
             features["place"] = tf.repeat(place[-1:], batch_size, 0)
         features = {

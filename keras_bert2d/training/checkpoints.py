@@ -63,7 +63,7 @@ class Checkpoints:
         return sorted(path for path in self.folder.iterdir() if re.fullmatch(r"step-\d{8,}", path.name))
 
     def _write(self, name: str, variables: list, state: dict) -> None:
-        arrays = {_key(i, v): np.ascontiguousarray(v.numpy()) for i, v in enumerate(variables)}
+        arrays = {_key(i): np.asarray(v.numpy(), order="C") for i, v in enumerate(variables)}
         try:
             with atomic_folder(self.folder / name) as temporary:
                 save_file(arrays, temporary / _WEIGHTS)
@@ -86,15 +86,16 @@ class Checkpoints:
             raise InputError(
                 f"The checkpoint {path} cannot be read ({error}): delete it to use an older one."
             ) from None
-        wanted = {_key(i, v): tuple(v.shape) for i, v in enumerate(variables)}
+        wanted = {_key(i): tuple(v.shape) for i, v in enumerate(variables)}
         found = {name: array.shape for name, array in arrays.items()}
         if wanted != found:
             name = next(iter(sorted(set(wanted.items()) ^ set(found.items()))))[0]
             raise InputError(f"The checkpoint {path} is of another model: {name} differs.")
         for i, variable in enumerate(variables):
-            variable.assign(arrays[_key(i, variable)])
+            variable.assign(arrays[_key(i)])
         return state
 
 
-def _key(index: int, variable) -> str:
-    return f"{index:05d}/{variable.path}"
+def _key(index: int) -> str:
+    # Keras numbers the names of a process's layers and optimizers, so a name may differ the next time.
+    return f"variable-{index:05d}"
