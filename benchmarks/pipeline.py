@@ -63,7 +63,7 @@ def _rate(dataset, features_of, specials, limit) -> float:
 
 def memory(corpus: str, vocabulary: str, copies: int) -> dict[str, float]:
     """Peak memory in MiB of `prepare` and of one epoch over its shards, in a process of its own."""
-    code = "import sys, benchmarks.pipeline as b; b.memory_of_process(sys.argv[1], sys.argv[2], int(sys.argv[3]))"
+    code = "import sys, benchmarks.pipeline as b; b.memory_of_process(*sys.argv[1:])"
     command = [sys.executable, "-c", code, corpus, vocabulary, str(copies)]
     root = Path(__file__).resolve().parent.parent
     run = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)

@@ -279,15 +279,17 @@ def _predict(options: argparse.Namespace) -> None:
 
 def _import_quietly() -> None:
     """Imports TensorFlow without what its C++ side writes to stderr before anyone could ask it not to."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     warnings.filterwarnings("ignore", module="keras")
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)
         import keras_hub  # noqa: F401
-        import tensorflow  # noqa: F401
+        import tensorflow
         import tensorflow_text  # noqa: F401
+
+        tensorflow.config.list_physical_devices()
     finally:
         os.dup2(saved, 2)
         os.close(saved)

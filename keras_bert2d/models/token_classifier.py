@@ -38,11 +38,10 @@ class TaggedWord(NamedTuple):
 class Bert2DTokenClassifier(keras_hub.models.Task):
     """Labels words: parts of speech, names, anything that is said of a word.
 
-    A dense layer on the backbone's columns (Devlin et al. 2019, section 5.3); a word's label is
-    read at its first piece. With a preprocessor, `fit`, `evaluate` and `predict` take words (a list
-    of lists of strings, a ragged tensor `[row, (words)]`), sentences (a list of strings, a tensor
-    `[row]`) or a dataset of batches of either, with labels as strings or ids; dicts of features
-    pass through. Without one, all is as in any Keras model.
+    A dense layer on the backbone's columns (Devlin et al. 2019, section 5.3); a word's label is read at its
+    first piece. With a preprocessor, `fit`, `evaluate` and `predict` take words (a list of lists of strings,
+    a ragged tensor `[row, (words)]`), sentences (a list of strings, a tensor `[row]`) or a dataset of batches
+    of either, with labels as strings or ids; dicts of features pass through. Without one, they take arrays.
 
     Args:
         backbone: `Bert2DBackbone`.
@@ -134,10 +133,10 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         self,
         x=None,
         y=None,
-        batch_size=None,
+        batch_size: int | None = None,
         sample_weight=None,
         validation_data=None,
-        shuffle=True,
+        shuffle: bool = True,
         **kwargs,
     ) -> keras.callbacks.History:
         """Trains as `keras.Model.fit`; validation counts each word once, see `evaluate`."""
@@ -179,9 +178,8 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
             **kwargs: see `keras.Model.predict`.
 
         Returns:
-            For words, a list for each row with a label string for each word; for sentences, a list
-            for each with `TaggedWord`s. Words that the row has no room for have `None`. For
-            features, or without a preprocessor, logits.
+            For words, a list for each row with a label string for each word; for sentences, a list for each
+            with `TaggedWord`s. Words that the row has no room for have `None`. For features, logits.
         """
         if self.preprocessor is None or self.preprocessor.holds_features(x):
             return super().predict(x, batch_size=batch_size, steps=steps, **kwargs)
@@ -251,8 +249,7 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         return super().from_preset(preset, load_weights, **kwargs)
 
     def get_config(self) -> dict:
-        config = super().get_config()
-        return {**config, "num_classes": self.num_classes, "dropout": self.dropout}
+        return {**super().get_config(), "num_classes": self.num_classes, "dropout": self.dropout}
 
 
 def _check_classes(num_classes: int | None, preprocessor) -> int:
