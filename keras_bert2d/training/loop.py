@@ -74,7 +74,9 @@ class Loop:
             self._cut_metrics(done)
         writer = tf.summary.create_file_writer(str(self.folder / "tensorboard")) if self._chief else None
         iterator = None
-        sums, since, started = None, done, time.monotonic()
+        # A checkpoint may lie between two log lines: what was summed since the first goes with it.
+        sums, since = _as_tensors(state.get("sums")), state.get("since", 0)
+        started = time.monotonic()
         with progress(self.steps, "training", "steps", initial=done) as bar:
             while done < self.steps:
                 if iterator is None:
@@ -94,11 +96,15 @@ class Loop:
                     last = last | self._evaluate(done, writer)
                     started = time.monotonic()
                 if self._chief and (ended or done % self.checkpoint_every == 0):
-                    self._checkpoints.save(
-                        done,
-                        self._variables,
-                        {"place": dataclasses.asdict(place), "best": self._best, "last": last},
-                    )
+                    _check_finite(done, sums)
+                    state = {
+                        "place": dataclasses.asdict(place),
+                        "best": self._best,
+                        "last": last,
+                        "sums": None if sums is None else tf.nest.map_structure(float, sums),
+                        "since": since,
+                    }
+                    self._checkpoints.save(done, self._variables, state)
         if writer:
             writer.close()
         return last
@@ -116,7 +122,8 @@ class Loop:
         return min(stop - done % stop for stop in stops if stop > 0)
 
     def _log(self, done, sums, steps, seconds, writer) -> dict[str, float]:
-        sums = tf.nest.map_structure(lambda x: float(x), sums)
+        _check_finite(done, sums)
+        sums = tf.nest.map_structure(float, sums)
         real, slots, norm = sums.pop("real"), sums.pop("slots"), sums.pop("gradient_norm")
         metrics = {
             **head_metrics(sums),
@@ -125,11 +132,6 @@ class Loop:
             "padding_share": 1 - real / slots,
             "pieces_per_second": real / max(seconds, 1e-9),
         }
-        if not math.isfinite(metrics["loss"]):
-            raise InputError(
-                f"The loss is {metrics['loss']} at step {done}; the last checkpoint is kept. Lower the "
-                "learning rate or clip the gradients, in a new run folder."
-            )
         self._write(done, metrics, writer, "train")
         return metrics
 
@@ -168,6 +170,19 @@ class Loop:
                 break
         with atomic_file(path) as file:
             file.writelines(kept)
+
+
+def _as_tensors(sums: dict | None) -> dict | None:
+    return None if sums is None else tf.nest.map_structure(tf.constant, sums)
+
+
+def _check_finite(done: int, sums: dict | None) -> None:
+    """Refuses to go on, or to save, where the loss or a gradient is no number."""
+    if sums is not None and not all(math.isfinite(float(x)) for x in tf.nest.flatten(sums)):
+        raise InputError(
+            f"The loss or the gradients are no numbers at step {done}; the last checkpoint is kept. Lower "
+            "the learning rate or clip the gradients, in a new run folder."
+        )
 
 
 def set_seeds(seed: int) -> None:
