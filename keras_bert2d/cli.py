@@ -27,15 +27,22 @@ def main(arguments: list[str] | None = None) -> int:
         options = _parser().parse_args(arguments)
         options.run(options)
     except InputError as error:
-        print(f"keras-bert2d: {error}", file=sys.stderr)
-        return 2
+        return _refuse(error)
     except BrokenPipeError:
         # The reader, `head` say, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        # A folder that cannot be written, a disk that is full: the user's to mend.
+        return _refuse(error)
     except KeyboardInterrupt:
         print("keras-bert2d: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _refuse(error: Exception) -> int:
+    print("keras-bert2d:", *str(error).splitlines(), file=sys.stderr)
+    return 2
 
 
 class _Parser(argparse.ArgumentParser):

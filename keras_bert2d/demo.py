@@ -86,8 +86,9 @@ def run_demo(output: str, sentence: str | None, show: Callable[[dict, str], None
             model=str(folder / "pretraining"),
             output=str(folder / "tagger"),
             **{name: str(path) for name, path in paths.items()},
-            sequence_length=64,
-            epochs=8,
+            # Long enough for nearly all sentences: a word that is cut off counts as wrong.
+            sequence_length=160,
+            epochs=6,
         )
     )
     baseline = majority_scores(parts["train"], parts["test"])
@@ -138,7 +139,9 @@ def _sentences(sentence: str | None):
         return
     while True:
         try:
-            typed = input("a sentence to tag (empty to end): ").strip()
+            # Not the prompt of `input`, which goes to stdout.
+            _say("a sentence to tag (empty to end):")
+            typed = input().strip()
         except EOFError:
             return
         if not typed:

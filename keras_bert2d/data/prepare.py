@@ -7,6 +7,8 @@ they become the manifest.
 """
 
 import base64
+import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -72,6 +74,8 @@ def prepare(
     Raises:
         InputError: The input is unreadable or empty, or the folder holds shards of other settings.
     """
+    if isinstance(corpora, (str, os.PathLike)):
+        corpora = [corpora]
     number, parts = part
     if not 1 <= number <= parts:
         raise InputError(f"`--part k/n` needs 1 ≤ k ≤ n. Received: {number}/{parts}")
@@ -97,8 +101,11 @@ def prepare(
     }
     blocks = read_text_blocks(corpora, field=field, document=document)
     output = Path(output)
+    _check_folder(output, settings)
     if (output / MANIFEST).exists():
-        return _finished(output, settings)
+        return read_manifest(output)
+    # An input without text is refused before there is a folder.
+    blocks = itertools.chain([next(blocks)], blocks)
     _claim(output, settings, tokenizer)
 
     total = 0
@@ -124,14 +131,21 @@ def merge(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> Ma
         output: The shards folder. Files are linked where the file system allows it, else copied.
 
     Raises:
-        InputError: The parts are not of one run, or shards are missing; the first missing is named.
+        InputError: The parts are not of one run or not finished, shards are missing (the first one is
+            named), or `output` holds shards of another run.
     """
     output = Path(output)
     folders = [Path(folder) for folder in folders]
-    settings = [_read_json(folder / _SETTINGS) for folder in folders]
-    for folder, other in zip(folders, settings, strict=True):
-        if other != settings[0]:
-            raise InputError(f"{folder} and {folders[0]} hold parts of different runs.")
+    settings = _read_json(folders[0] / _SETTINGS)
+    for folder in folders[1:]:
+        _same_settings(folder, _read_json(folder / _SETTINGS), settings)
+    _check_folder(output, settings)
+    if (output / MANIFEST).exists():
+        return read_manifest(output)
+    for folder in folders:
+        if not (folder / _TOTAL).exists():
+            raise InputError(f"{folder} is no finished part: run `keras-bert2d prepare` for it again.")
+    total = _read_json(folders[0] / _TOTAL)
     output.mkdir(parents=True, exist_ok=True)
     for folder in folders:
         for path in sorted(folder.glob("shard-*")) + [folder / VOCABULARY, folder / _SETTINGS]:
@@ -140,8 +154,7 @@ def merge(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> Ma
                     os.link(path, output / path.name)
                 except OSError:
                     shutil.copy2(path, output / path.name)
-    total = _read_json(folders[0] / _TOTAL)
-    manifest = _merge(output, settings[0], total)
+    manifest = _merge(output, settings, total)
     if manifest is None:
         missing = next(i for i in range(total) if not _note(output, i).exists())
         raise InputError(f"Shard {missing} of {total} is in none of the folders: prepare its part first.")
@@ -218,21 +231,20 @@ def _tokenize(tokenizer: Bert2DTokenizer):
 
 
 def _claim(output: Path, settings: dict, tokenizer: Bert2DTokenizer) -> None:
-    """Marks the folder as that of these settings, or refuses it."""
+    """Marks a folder as that of these settings."""
     output.mkdir(parents=True, exist_ok=True)
-    path = output / _SETTINGS
-    if path.exists():
-        _same_settings(output, _read_json(path), settings)
+    if (output / _SETTINGS).exists():
         return
     with atomic_file(output / VOCABULARY) as file:
         file.writelines(f"{piece}\n" for piece in tokenizer.get_vocabulary())
-    with atomic_file(path) as file:
+    with atomic_file(output / _SETTINGS) as file:
         json.dump(settings, file, indent=1, ensure_ascii=False)
 
 
-def _finished(output: Path, settings: dict) -> Manifest:
-    _same_settings(output, _read_json(output / _SETTINGS), settings)
-    return read_manifest(output)
+def _check_folder(output: Path, settings: dict) -> None:
+    """Refuses a folder that is marked with other settings."""
+    if (output / _SETTINGS).exists() or (output / MANIFEST).exists():
+        _same_settings(output, _read_json(output / _SETTINGS), settings)
 
 
 def _same_settings(output: Path, there: dict, wanted: dict) -> None:
@@ -240,7 +252,7 @@ def _same_settings(output: Path, there: dict, wanted: dict) -> None:
         if there.get(key) != value:
             raise InputError(
                 f"{output} holds shards of another run: {key} is {there.get(key)!r} there and {value!r} "
-                "here. Choose another folder with -o, or delete this one."
+                "here. Choose another folder, or delete this one."
             )
 
 
@@ -257,11 +269,16 @@ def _read_json(path: Path) -> dict | int:
 
 def _merge(output: Path, settings: dict, total: int) -> Manifest | None:
     """Makes the manifest where all shards are there."""
+    notes = []
+    for path in (_note(output, i) for i in range(total)):
+        with contextlib.suppress(FileNotFoundError):
+            notes.append(json.loads(path.read_text(encoding="utf-8")))
+    # Another part may have merged meanwhile: it writes the manifest before it takes notes away.
     if (output / MANIFEST).exists():
+        (output / _TOTAL).unlink(missing_ok=True)
         return read_manifest(output)
-    if not all(_note(output, i).exists() for i in range(total)):
+    if len(notes) < total:
         return None
-    notes = [_read_json(_note(output, i)) for i in range(total)]
     counts = sum(
         np.frombuffer(zlib.decompress(base64.b64decode(note["counts"])), "<u8").astype(np.int64)
         for note in notes

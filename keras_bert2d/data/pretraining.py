@@ -120,6 +120,7 @@ def pretraining_dataset(
     """
     manifest, tokenizer = read_manifest(shards), read_tokenizer(shards)
     check_documents(manifest, settings)
+    _check_held_out(held_out_every)
     start = place or Place()
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(
@@ -128,7 +129,7 @@ def pretraining_dataset(
         )
     )
     return _masked_batches(
-        rows,
+        _without_endless_search(rows, manifest),
         settings,
         settings.mask_rules(tokenizer, manifest.piece_counts),
         batch_size,
@@ -194,6 +195,7 @@ def held_out_dataset(
         Finite dataset of `(features, labels, weights)`.
     """
     manifest, tokenizer = read_manifest(shards), read_tokenizer(shards)
+    _check_held_out(held_out_every)
     rows = _epoch_rows(
         Path(shards),
         manifest,
@@ -226,6 +228,11 @@ def held_out_interval(manifest: Manifest, share: float) -> int | None:
     return max(2, min(round(1 / share), manifest.records))
 
 
+def _check_held_out(held_out_every: int | None) -> None:
+    if held_out_every is not None and held_out_every < 2:
+        raise InputError(f"`held_out_every` must be at least 2. Received: held_out_every={held_out_every}")
+
+
 def check_documents(manifest: Manifest, settings: RowSettings) -> None:
     """Refuses next-sentence prediction without a second document to draw from."""
     texts = sum(shard.texts for shard in manifest.shards)
@@ -252,7 +259,9 @@ def _epoch_rows(
     time = tf.cast(epoch, tf.float64)
     copies = tf.cast(tf.floor((time + 1) * weights + phases) - tf.floor(time * weights + phases), tf.int64)
     order = tf.random.experimental.stateless_shuffle(
-        tf.repeat(tf.range(len(counts)), copies), seed=tf.stack([tf.cast(seed, tf.int64), epoch])
+        tf.repeat(tf.range(len(counts)), copies),
+        seed=tf.stack([tf.cast(seed, tf.int64), epoch]),
+        alg="philox",
     )
 
     def records(file, offset):
@@ -300,9 +309,14 @@ def _epoch_rows(
         done = tf.where((epoch == start.epoch) & (window == start.window), start.row + 1, 0)
         return {name: value[done:] for name, value in rows.items()}
 
-    rows = windows.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    # An epoch without a row would be followed by the next without end.
-    limit = int(np.ceil(weights.max())) * manifest.records // WINDOW_RECORDS + 2
+    return windows.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
+def _without_endless_search(rows: tf.data.Dataset, manifest: Manifest) -> tf.data.Dataset:
+    """Raises where window after window has no row, of one epoch and the next, as it would be without end."""
+    most = int(np.ceil(max(corpus["weight"] for corpus in manifest.corpora)))
+    # An epoch of few pairs may miss them all by chance, but not so many.
+    limit = most * manifest.records // WINDOW_RECORDS + 64
 
     def count_empty(empty, window):
         empty = tf.where(tf.shape(window["token_ids"])[0] > 0, 0, empty + 1)
@@ -351,11 +365,19 @@ def _group_splits(documents: tf.Tensor, indices: tf.Tensor, per_record: tf.Tenso
 
 
 def _masked_batches(rows, settings, masks, batch_size, seed, step, with_place) -> tf.data.Dataset:
-    """Batches of rows, masked by seed and step."""
+    """Batches of rows, masked by seed and step; a last one that is not full is left out."""
 
     def mask(number, batch):
         first = step + number * MASKED_STEPS
-        return _labelled(mask_rows(batch, masks, seed, first, MASKED_STEPS), settings)
+        # The last of finite data is filled up with empty rows, so that no full batch of it is lost.
+        count = tf.shape(batch["token_ids"])[0]
+        full = batch_size * MASKED_STEPS
+        batch = {
+            name: tf.ensure_shape(tf.pad(value, [[0, full - count], [0, 0]]), [full, value.shape[1]])
+            for name, value in batch.items()
+        }
+        masked = _labelled(mask_rows(batch, masks, seed, first, MASKED_STEPS), settings)
+        return tf.nest.map_structure(lambda value: value[:count], masked)
 
     def finish(features, labels, weights):
         columns = {name: settings.sequence_length for name in features}
@@ -373,7 +395,7 @@ def _masked_batches(rows, settings, masks, batch_size, seed, step, with_place) -
         return features, labels, weights
 
     return (
-        rows.rebatch(batch_size * MASKED_STEPS, drop_remainder=True)
+        rows.rebatch(batch_size * MASKED_STEPS)
         .enumerate()
         .map(mask, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         .rebatch(batch_size, drop_remainder=True)

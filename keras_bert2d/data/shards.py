@@ -102,7 +102,7 @@ def read_manifest(folder: str | Path) -> Manifest:
             f"{folder} has no {MANIFEST}: make shards with `keras-bert2d prepare … -o {folder}`, "
             "all parts of them."
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error}): make the shards again.") from None
 
 
@@ -139,13 +139,16 @@ def check_digests(folder: str | Path, manifest: Manifest) -> None:
         for shard in manifest.shards:
             path = Path(folder) / shard.file
             if not path.is_file():
-                raise InputError(f"The shard {path} is missing: make it again with `keras-bert2d prepare`.")
-            if sha256_of(path) != shard.digest:
-                raise InputError(
-                    f"The shard {path} is damaged (its digest is not the manifest's): delete the folder's "
-                    f"{MANIFEST} and this shard, then run `keras-bert2d prepare` again."
-                )
-            bar.update(shard.records)
+                fault = "is missing"
+            elif sha256_of(path) != shard.digest:
+                fault = "is damaged (its digest is not the manifest's)"
+            else:
+                bar.update(shard.records)
+                continue
+            raise InputError(
+                f"The shard {path} {fault}: delete the folder's {MANIFEST}, then run `keras-bert2d prepare` "
+                "again."
+            )
 
 
 def piece_dtype(vocabulary_size: int) -> tf.DType:

@@ -49,6 +49,7 @@ class TaggingData:
         words = [sentence.words for sentence in sentences]
         labels = [sentence.labels for sentence in sentences]
         features, ids, weights = preprocessor(words, labels)
+        self.pad_id = preprocessor.tokenizer.pad_token_id
         self.rows = {**features, "labels": ids, "weights": weights}
         self.count = len(sentences)
 
@@ -88,7 +89,8 @@ class TaggingData:
         groups = groups.skip(tf.where(epoch == start.epoch, tf.cast(start.window, tf.int64), 0))
 
         def make(group, numbers):
-            rows = pack_rows({name: tf.gather(value, numbers) for name, value in self.rows.items()})
+            rows = {name: tf.gather(value, numbers) for name, value in self.rows.items()}
+            rows = pack_rows(rows, self.pad_id)
             count = tf.shape(rows["labels"], tf.int64)[0]
             place = [tf.fill([count], epoch), tf.fill([count], group), tf.range(count)]
             rows["place"] = tf.cast(tf.stack(place, 1), tf.int32)

@@ -32,6 +32,8 @@ def predict_file(
     Raises:
         InputError: The model has no predictions to make, or the file cannot be read.
     """
+    if top_k < 1:
+        raise InputError(f"--top-k must be at least 1. Received: {top_k}")
     preset = preset_folder(model)
     task = task_name(preset)
     if task == "Bert2DTokenClassifier":
@@ -90,6 +92,7 @@ def _tag_texts(tagger, path: str, target: IO[str], as_json: bool) -> None:
 
 
 def _fill_texts(model, path: str, target: IO[str], top_k: int, as_json: bool) -> None:
+    top_k = min(top_k, model.backbone.vocabulary_size)
     for batch in _batches(path):
         for text, masks in zip(batch, model.fill_masks(batch, top_k), strict=True):
             if as_json:

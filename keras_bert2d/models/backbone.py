@@ -12,11 +12,12 @@ from keras_bert2d.layers import (
 )
 from keras_bert2d.layers.initializers import bert_initializer
 from keras_bert2d.layers.position_embedding import POSITION_SCHEMES
+from keras_bert2d.models.saved_dtype import KeepsDtype
 from keras_bert2d.models.sizes import size_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
-class Bert2DBackbone(keras_hub.models.Backbone):
+class Bert2DBackbone(KeepsDtype, keras_hub.models.Backbone):
     """A BERT encoder with two-dimensional positions.
 
     Token, segment and position embeddings are summed and normalised, then go through a stack of

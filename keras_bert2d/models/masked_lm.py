@@ -8,7 +8,9 @@ from keras_bert2d.errors import InputError
 from keras_bert2d.layers.initializers import bert_initializer
 from keras_bert2d.layers.masked_lm_head import MaskedLMHead, gather_columns
 from keras_bert2d.models.backbone import Bert2DBackbone, check_fits
+from keras_bert2d.models.features import TakesFeatures
 from keras_bert2d.models.masked_lm_preprocessor import Bert2DMaskedLMPreprocessor
+from keras_bert2d.models.saved_dtype import KeepsDtype
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
@@ -43,7 +45,7 @@ class NextSentenceHead(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
-class Bert2DMaskedLM(keras_hub.models.MaskedLM):
+class Bert2DMaskedLM(TakesFeatures, KeepsDtype, keras_hub.models.MaskedLM):
     """Predicts masked pieces; with `next_sentence=True` also whether a pair's texts follow each other.
 
     Args:

@@ -12,6 +12,8 @@ from keras import ops
 from keras_bert2d.errors import InputError
 from keras_bert2d.layers.initializers import bert_initializer
 from keras_bert2d.models.backbone import Bert2DBackbone, check_fits
+from keras_bert2d.models.features import TakesFeatures
+from keras_bert2d.models.saved_dtype import KeepsDtype
 from keras_bert2d.models.token_classifier_preprocessor import (
     Bert2DTokenClassifierPreprocessor,
     WordPlaces,
@@ -35,7 +37,7 @@ class TaggedWord(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
-class Bert2DTokenClassifier(keras_hub.models.Task):
+class Bert2DTokenClassifier(TakesFeatures, KeepsDtype, keras_hub.models.Task):
     """Labels words: parts of speech, names, anything that is said of a word.
 
     A dense layer on the backbone's columns (Devlin et al. 2019, section 5.3); a word's label is read at its
@@ -124,11 +126,6 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         # attribute: the model itself would be saved with the task's weights.
         self._predict_ids = keras.Model(self.input, ops.argmax(self.output, axis=-1)).predict
 
-    def preprocess_samples(self, x, y=None, sample_weight=None):
-        if isinstance(x, dict):
-            return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
-        return super().preprocess_samples(x, y, sample_weight)
-
     def fit(
         self,
         x=None,
@@ -214,8 +211,7 @@ class Bert2DTokenClassifier(keras_hub.models.Task):
         Args:
             preset: string or path. See `keras_hub.models.Task.from_preset`.
             load_weights: bool. Whether to load weights, or to start from random ones.
-            labels: list of strings. With it the dense layer starts anew, whatever the preset holds;
-                needed where the preset is that of another task.
+            labels: list of strings, needed for a preset of another task. They start the dense layer anew.
             sequence_length: int. In place of the saved one, see the preprocessor.
             label_pieces: string. In place of the saved one, see the preprocessor.
             **kwargs: Further arguments of the class, and `dtype`.

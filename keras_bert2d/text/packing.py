@@ -113,15 +113,17 @@ def pack_texts(texts: tf.RaggedTensor, rules: RowRules) -> dict[str, tf.Tensor]:
     return make_rows(rules, parts, texts_per_row=fill_rows(pieces_of(parts) + 2, rules.sequence_length))
 
 
-def pack_rows(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def pack_rows(rows: dict[str, tf.Tensor], pad_id: int) -> dict[str, tf.Tensor]:
     """Packs rows of one text each into full rows: nothing is computed for padding.
 
     Args:
         rows: dict of tensors `[text, sequence_length]`, `padding_mask` among them: the five of
             `make_rows`, and whatever else stands beside the pieces, labels say.
+        pad_id: int. Id of `[PAD]`.
 
     Returns:
-        The same for fewer rows; `padding_mask` numbers the texts of each.
+        The same for fewer rows; `padding_mask` numbers the texts of each. At padding `token_ids` are
+        `pad_id` and all else 0.
     """
     sequence_length = rows["padding_mask"].shape[1]
     real = rows["padding_mask"] > 0
@@ -131,11 +133,14 @@ def pack_rows(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     text_splits = tf.concat([[0], tf.cumsum(per_row)], 0)
     row_splits = tf.gather(tf.concat([[0], tf.cumsum(lengths)], 0), text_splits)
 
-    def dense(flat: tf.Tensor) -> tf.Tensor:
+    def dense(flat: tf.Tensor, padding: int = 0) -> tf.Tensor:
         ragged = tf.RaggedTensor.from_row_splits(flat, row_splits, validate=False)
-        return ragged.to_tensor(shape=[None, sequence_length])
+        return ragged.to_tensor(padding, shape=[None, sequence_length])
 
-    packed = {name: dense(tf.boolean_mask(value, real)) for name, value in rows.items()}
+    paddings = {"token_ids": pad_id}
+    packed = {
+        name: dense(tf.boolean_mask(value, real), paddings.get(name, 0)) for name, value in rows.items()
+    }
     packed["padding_mask"] = dense(repeat(tf.cast(number + 1, tf.int32), lengths))
     return packed
 

@@ -94,7 +94,7 @@ def cut(
     def keep():
         return texts.flat_values, texts.values.row_splits, texts.row_splits
 
-    flat, word_splits, text_splits = tf.cond(tf.reduce_all(fits), keep, drop)
+    flat, word_splits, text_splits = tf.cond(tf.reduce_all(fits & ~too_long), keep, drop)
     return tf.RaggedTensor.from_nested_row_splits(flat, [text_splits, word_splits], validate=False)
 
 

@@ -1,7 +1,6 @@
 """`Bert2DTokenizer`: text to WordPiece pieces that stay together as words."""
 
 import os
-import re
 from collections.abc import Sequence
 
 import keras
@@ -9,6 +8,7 @@ import keras_hub
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from keras_hub.src.utils.preset_utils import load_json
 
 from keras_bert2d.errors import InputError
 from keras_bert2d.text import casing as casing_rules
@@ -19,17 +19,13 @@ from keras_bert2d.text.special_tokens import (
     MASK,
     PAD,
     SEP,
-    SPECIAL_TOKENS,
     UNK,
 )
+from keras_bert2d.text.stand_ins import STAND_INS, put_stand_ins, widen_stand_ins
 from keras_bert2d.text.vocabulary import check_vocabulary, read_vocabulary
 from keras_bert2d.text.words import MAX_CHARACTERS_PER_WORD, group_words, offsets_in_source
 
 VOCABULARY_FILE = "vocabulary.txt"
-# Special pieces stand in the matcher's vocabulary as private-use characters: cleaning drops those from
-# every text, so no text can spell a special piece by accident.
-_STAND_INS = {token: chr(0xE000 + i) for i, token in enumerate(SPECIAL_TOKENS)}
-_WRITABLE = (PAD, CLS, SEP, MASK)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
@@ -106,10 +102,10 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         self._update_special_token_ids()
         self._continues = np.array([piece.startswith(CONTINUATION_PREFIX) for piece in pieces])
         self._matcher = tf_text.FastWordpieceTokenizer(
-            vocab=[_STAND_INS.get(piece, piece) for piece in pieces],
+            vocab=[STAND_INS.get(piece, piece) for piece in pieces],
             token_out_type=tf.int32,
             suffix_indicator=CONTINUATION_PREFIX,
-            unknown_token=_STAND_INS[UNK],
+            unknown_token=STAND_INS[UNK],
             # In bytes, four a character at the most; the true limit is counted in characters below.
             max_bytes_per_word=4 * MAX_CHARACTERS_PER_WORD,
         )
@@ -225,6 +221,25 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         with open(os.path.join(dir_path, VOCABULARY_FILE), "w", encoding="utf-8") as file:
             file.writelines(f"{piece}\n" for piece in self.get_vocabulary())
 
+    @classmethod
+    def from_preset(cls, preset, config_file: str = "tokenizer.json", **kwargs) -> "Bert2DTokenizer":
+        """Loads the tokenizer of a preset, be it a model's or its own.
+
+        Args:
+            preset: string or path. See `keras_hub.models.Tokenizer.from_preset`.
+            config_file: string. The tokenizer's file in the preset.
+            **kwargs: Arguments of the class that win over the saved ones.
+
+        Raises:
+            InputError: The preset holds another model's tokenizer.
+        """
+        saved = load_json(str(preset), config_file)
+        if saved["class_name"] != cls.__name__:
+            raise InputError(f"{preset} holds a {saved['class_name']}, not a {cls.__name__}.")
+        tokenizer = cls.from_config({**saved["config"], **kwargs})
+        tokenizer.load_preset_assets(str(preset))
+        return tokenizer
+
     def load_assets(self, dir_path: str) -> None:
         """Reads the vocabulary that `save_assets` wrote."""
         self.set_vocabulary(os.path.join(dir_path, VOCABULARY_FILE))
@@ -252,7 +267,7 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
             normal = casing_rules.normalize(texts, self.casing)
         else:
             normal, *source = casing_rules.normalize_with_sources(texts, self.casing)
-        marked = self._put_stand_ins(normal) if self.special_tokens_in_strings else normal
+        marked = put_stand_ins(normal, self.casing) if self.special_tokens_in_strings else normal
         ids, starts, ends = group_words(
             marked,
             *self._matcher.tokenize_with_offsets(marked),
@@ -261,29 +276,11 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         )
         if unit is not None:
             if self.special_tokens_in_strings:
-                starts, ends = self._widen_special(ids, starts, ends)
+                starts, ends = widen_stand_ins(ids, starts, ends, self._ids)
             starts, ends = offsets_in_source(texts, normal, *source, starts, ends, unit)
         if self.compute_dtype == "string":
             ids = tf.gather(self._piece_strings(), ids)
         return ids, starts, ends
-
-    def _put_stand_ins(self, normal: tf.Tensor) -> tf.Tensor:
-        """Writes stand-ins for special pieces, spaces around them, with as many bytes as before."""
-        for token in _WRITABLE:
-            spelled = token if self.casing == "cased" else token.lower()
-            stand_in = f" {_STAND_INS[token]}{' ' * (len(token) - 4)}"
-            normal = tf.strings.regex_replace(normal, re.escape(spelled), stand_in)
-        return normal
-
-    def _widen_special(
-        self, ids: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
-    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Gives special pieces the offsets of their whole spelling (see `_put_stand_ins`)."""
-        for token in _WRITABLE:
-            here = tf.cast(ids.flat_values == self.token_to_id(token), tf.int64)
-            starts = starts.with_flat_values(starts.flat_values - here)
-            ends = ends.with_flat_values(ends.flat_values + here * (len(token) - 4))
-        return starts, ends
 
 
 def _as_tensor(pieces) -> tf.Tensor | tf.RaggedTensor:

@@ -57,6 +57,11 @@ class Checkpoints:
         best = self.folder / "best"
         return self._read(best, variables) if best.exists() else None
 
+    def clean(self) -> None:
+        """Deletes what a process that was killed while it wrote has left."""
+        for path in self.folder.glob(".*"):
+            shutil.rmtree(path)
+
     def _steps(self) -> list[Path]:
         if not self.folder.is_dir():
             return []

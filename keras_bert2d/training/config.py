@@ -92,5 +92,5 @@ def check_positive(config: Config, *names: str) -> None:
     """Refuses options that are not above 0, by name."""
     for name in names:
         value = getattr(config, name)
-        if value is not None and value <= 0:
+        if value is not None and not value > 0:
             raise InputError(f"The option {name} must be above 0. Received: {value!r}")

@@ -13,15 +13,17 @@ from keras_bert2d.data.tagging import TaggingData, labels_of, warn_of_unknown
 from keras_bert2d.errors import InputError
 from keras_bert2d.evaluation.metrics import is_bio, tagging_scores
 from keras_bert2d.files import atomic_folder
+from keras_bert2d.models.backbone import Bert2DBackbone
 from keras_bert2d.models.presets import preset_folder
 from keras_bert2d.models.token_classifier import Bert2DTokenClassifier, label_words
+from keras_bert2d.models.token_classifier_preprocessor import Bert2DTokenClassifierPreprocessor
 from keras_bert2d.text.labels import LABELLED_PIECES
 from keras_bert2d.training.config import Config, check_positive, option
 from keras_bert2d.training.loop import Loop, set_seeds
 from keras_bert2d.training.optimizer import DECAYS, WarmupDecay, make_optimizer
 from keras_bert2d.training.pretrain import DTYPES
 from keras_bert2d.training.step import HeadStep
-from keras_bert2d.training.strategies import STRATEGIES, is_chief, make_strategy
+from keras_bert2d.training.strategies import STRATEGIES, check_batch_size, is_chief, make_strategy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +41,7 @@ class FinetuneConfig(Config):
     random_weights: bool = option(False, "start from random weights of the model's sizes")
     label_pieces: str = option("first", "pieces of a word that are trained on its label", LABELLED_PIECES)
     sequence_length: int = option(128, "columns of a row; short sentences are packed")
-    dropout: float = option(0.1, "dropout rate in front of the labels")
+    dropout: float = option(0.1, "dropout rate in the encoder and in front of the labels")
     dtype: str | None = option(None, "numbers to compute in (default: the preset's)", DTYPES)
     epochs: int = option(10, "times that the training data is seen")
     batch_size: int = option(8, "packed rows of a step, over all replicas and micro-batches")
@@ -63,11 +65,6 @@ class FinetuneConfig(Config):
         )  # fmt: skip
         if not 0 <= self.warmup_share < 1:
             raise InputError(f"The option warmup_share must lie in [0, 1). Received: {self.warmup_share}")
-        if self.batch_size % self.accumulation:
-            raise InputError(
-                "The batch size must be a multiple of the micro-batches. "
-                f"Received: batch_size={self.batch_size}, accumulation={self.accumulation}"
-            )
 
 
 def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:
@@ -96,21 +93,11 @@ def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:
         warn_of_unknown(parts[name], labels, getattr(config, name))
     spans = is_bio(labels)
     strategy = make_strategy(config.strategy)
-    if is_chief(strategy):
-        config.claim(folder)
+    check_batch_size(strategy, config.batch_size, config.accumulation)
     set_seeds(config.seed)
 
     with strategy.scope():
-        dtype = {} if config.dtype is None else {"dtype": keras.DTypePolicy(config.dtype)}
-        model = Bert2DTokenClassifier.from_preset(
-            preset,
-            load_weights=not config.random_weights,
-            labels=labels,
-            sequence_length=config.sequence_length,
-            label_pieces=config.label_pieces,
-            dropout=config.dropout,
-            **dtype,
-        )
+        model = make_tagger(config, preset, labels)
         data = TaggingData(model.preprocessor, parts["train"])
         steps_per_epoch = max(1, round(data.rows_per_epoch() / config.batch_size))
         steps = config.epochs * steps_per_epoch
@@ -142,6 +129,8 @@ def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:
         best_metric="dev_f1" if spans else "dev_accuracy",
         keep=config.keep,
     )
+    if is_chief(strategy):
+        config.claim(folder)
     loop.run()
     best = loop.load_best()
     scores = {name: value for name, value in best.items() if name.startswith("dev_") or name == "step"}
@@ -151,6 +140,21 @@ def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:
         with atomic_folder(folder / "preset") as temporary:
             model.save_to_preset(str(temporary))
     return scores
+
+
+def make_tagger(config: FinetuneConfig, preset: str, labels: list[str]) -> Bert2DTokenClassifier:
+    """Makes a tagger on a preset's encoder, with the configuration's dropout in all of it."""
+    dtype = {} if config.dtype is None else {"dtype": keras.DTypePolicy(config.dtype)}
+    backbone = Bert2DBackbone.from_preset(
+        preset, load_weights=not config.random_weights, dropout=config.dropout, **dtype
+    )
+    preprocessor = Bert2DTokenClassifierPreprocessor.from_preset(
+        preset,
+        labels=labels,
+        sequence_length=config.sequence_length,
+        label_pieces=config.label_pieces,
+    )
+    return Bert2DTokenClassifier(backbone, preprocessor=preprocessor, dropout=config.dropout)
 
 
 class Predictor:

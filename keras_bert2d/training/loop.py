@@ -71,6 +71,7 @@ class Loop:
         self._best = state.get("best")
         last = state.get("last", {})
         if self._chief:
+            self._checkpoints.clean()
             self._cut_metrics(done)
         writer = tf.summary.create_file_writer(str(self.folder / "tensorboard")) if self._chief else None
         iterator = None
@@ -85,6 +86,7 @@ class Loop:
                 more, at = self.step.train(iterator, tf.constant(count))
                 sums = more if sums is None else tf.nest.map_structure(tf.add, sums, more)
                 done += count
+                _check_finite(done, more)
                 place = Place(*(int(x) for x in at.numpy()))
                 bar.update(count)
                 ended = done == self.steps
@@ -96,7 +98,6 @@ class Loop:
                     last = last | self._evaluate(done, writer)
                     started = time.monotonic()
                 if self._chief and (ended or done % self.checkpoint_every == 0):
-                    _check_finite(done, sums)
                     state = {
                         "place": dataclasses.asdict(place),
                         "best": self._best,
@@ -111,7 +112,10 @@ class Loop:
 
     def load_best(self) -> dict | None:
         """Brings the best weights back; returns the state saved with them."""
-        with self.step.strategy.scope():
+        strategy = self.step.strategy
+        # A barrier: no worker reads the best weights before the chief has written them.
+        strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)
+        with strategy.scope():
             return self._checkpoints.load_best(self.step.model.variables)
 
     def _until_next(self, done: int) -> int:
@@ -122,7 +126,6 @@ class Loop:
         return min(stop - done % stop for stop in stops if stop > 0)
 
     def _log(self, done, sums, steps, seconds, writer) -> dict[str, float]:
-        _check_finite(done, sums)
         sums = tf.nest.map_structure(float, sums)
         real, slots, norm = sums.pop("real"), sums.pop("slots"), sums.pop("gradient_norm")
         metrics = {
@@ -176,9 +179,9 @@ def _as_tensors(sums: dict | None) -> dict | None:
     return None if sums is None else tf.nest.map_structure(tf.constant, sums)
 
 
-def _check_finite(done: int, sums: dict | None) -> None:
+def _check_finite(done: int, sums: dict) -> None:
     """Refuses to go on, or to save, where the loss or a gradient is no number."""
-    if sums is not None and not all(math.isfinite(float(x)) for x in tf.nest.flatten(sums)):
+    if not all(math.isfinite(float(x)) for x in tf.nest.flatten(sums)):
         raise InputError(
             f"The loss or the gradients are no numbers at step {done}; the last checkpoint is kept. Lower "
             "the learning rate or clip the gradients, in a new run folder."

@@ -15,7 +15,6 @@ from keras_bert2d.data.pretraining import (
     pretraining_dataset,
 )
 from keras_bert2d.data.shards import check_digests, read_manifest, read_tokenizer
-from keras_bert2d.errors import InputError
 from keras_bert2d.files import atomic_folder
 from keras_bert2d.layers.encoder_block import NORM_ORDERS
 from keras_bert2d.layers.position_embedding import POSITION_SCHEMES
@@ -29,7 +28,7 @@ from keras_bert2d.training.config import Config, check_positive, option
 from keras_bert2d.training.loop import Loop, set_seeds
 from keras_bert2d.training.optimizer import DECAYS, WarmupDecay, make_optimizer
 from keras_bert2d.training.step import HeadStep, head_metrics
-from keras_bert2d.training.strategies import STRATEGIES, distribute, is_chief, make_strategy
+from keras_bert2d.training.strategies import STRATEGIES, check_batch_size, distribute, is_chief, make_strategy
 
 DTYPES = ("float32", "mixed_bfloat16", "bfloat16")
 
@@ -81,11 +80,6 @@ class PretrainConfig(Config):
             self, "steps", "batch_size", "accumulation", "steps_per_call", "learning_rate", "clip_norm",
             "evaluate_every", "checkpoint_every", "log_every", "keep", "held_out_batches",
         )  # fmt: skip
-        if self.batch_size % self.accumulation:
-            raise InputError(
-                "The batch size must be a multiple of the micro-batches. "
-                f"Received: batch_size={self.batch_size}, accumulation={self.accumulation}"
-            )
 
     def row_settings(self) -> RowSettings:
         """Returns the options that make rows."""
@@ -116,8 +110,7 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
     tokenizer = read_tokenizer(config.data, read_vocabulary(config.vocab) if config.vocab else None)
     settings = config.row_settings()
     strategy = make_strategy(config.strategy)
-    if is_chief(strategy):
-        config.claim(folder)
+    check_batch_size(strategy, config.batch_size, config.accumulation)
     check_digests(config.data, manifest)
     set_seeds(config.seed)
     held_out_every = held_out_interval(manifest, config.held_out)
@@ -152,6 +145,8 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
         def evaluate(done: int) -> dict[str, float]:
             return held_out_metrics(step, held_out, config.batch_size)
 
+    if is_chief(strategy):
+        config.claim(folder)
     last = Loop(
         folder=folder,
         step=step,

@@ -32,8 +32,11 @@ class HeadStep:
 
     def _train(self, iterator, steps):
         """Runs `steps` optimiser steps; returns sums over them and the place behind the last."""
-        sums, place = self._one(iterator)
-        for _ in tf.range(steps - 1):
+        zero = tf.constant(0.0)
+        sums = {name: dict.fromkeys(("loss", "right", "weight"), zero) for name in as_heads(self.model.output)}
+        sums |= dict.fromkeys(("real", "slots", "gradient_norm"), zero)
+        place = tf.zeros([3], tf.int32)
+        for _ in tf.range(steps):
             more, place = self._one(iterator)
             sums = tf.nest.map_structure(tf.add, sums, more)
         return sums, place
@@ -88,7 +91,7 @@ class HeadStep:
         if self.clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm, use_norm=norm)
         self.optimizer.apply(gradients, variables)
-        return {**sums, "gradient_norm": norm}, place
+        return {**sums, "gradient_norm": tf.cast(norm, tf.float32)}, place
 
     def _slice(self, x, i):
         if self.accumulation == 1:

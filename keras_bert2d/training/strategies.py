@@ -65,6 +65,22 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     )
 
 
+def check_batch_size(strategy: tf.distribute.Strategy, batch_size: int, accumulation: int) -> None:
+    """Refuses a batch that cannot be cut into equal micro-batches on equal replicas.
+
+    Args:
+        strategy: The strategy.
+        batch_size: int. Rows of a step.
+        accumulation: int. Micro-batches of a step.
+    """
+    replicas = strategy.num_replicas_in_sync
+    if batch_size % (replicas * accumulation):
+        raise InputError(
+            f"The batch size must be a multiple of replicas times micro-batches, {replicas} · {accumulation}. "
+            f"Received: batch_size={batch_size}"
+        )
+
+
 def distribute(
     strategy: tf.distribute.Strategy, dataset: tf.data.Dataset, batch_size: int
 ) -> tf.distribute.DistributedDataset:
@@ -76,16 +92,11 @@ def distribute(
     Args:
         strategy: The strategy.
         dataset: Global batches of `batch_size` rows.
-        batch_size: int. Must be divisible by the replicas.
+        batch_size: int. A multiple of the replicas, see `check_batch_size`.
 
     Returns:
         A distributed dataset of per-replica batches.
     """
-    replicas = strategy.num_replicas_in_sync
-    if batch_size % replicas:
-        raise InputError(
-            f"The batch size must be a multiple of the {replicas} replicas. Received: batch_size={batch_size}"
-        )
 
     def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
         share = batch_size // context.num_input_pipelines
@@ -95,7 +106,7 @@ def distribute(
             return tf.nest.map_structure(lambda x: x[first : first + share], batch)
 
         mine = dataset if context.num_input_pipelines == 1 else dataset.map(take)
-        per_replica = batch_size // replicas
+        per_replica = batch_size // strategy.num_replicas_in_sync
         return mine if per_replica == share else mine.rebatch(per_replica, drop_remainder=True)
 
     return strategy.distribute_datasets_from_function(of_worker)
