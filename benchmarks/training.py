@@ -60,7 +60,6 @@ class KerasHub:
         self._model.compile(
             optimizer=keras.optimizers.AdamW(1e-4, global_clipnorm=1.0),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            weighted_metrics=[],
             jit_compile=False,
         )
         dataset = dataset.repeat()

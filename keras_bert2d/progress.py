@@ -32,9 +32,19 @@ def progress(total: int | None, description: str, unit: str, initial: int = 0) -
         unit=f" {unit}",
         unit_scale=True,
         initial=initial,
-        file=sys.stderr,
+        file=sys.stderr if terminal else _Lines(),
         dynamic_ncols=terminal,
         mininterval=0.2 if terminal else 10.0,
         maxinterval=10.0,
         ascii=not terminal,
     )
+
+
+class _Lines:
+    """Stderr with a line end where a terminal would go back to the start of the line."""
+
+    def write(self, text: str) -> None:
+        sys.stderr.write(text.replace("\r", "\n"))
+
+    def flush(self) -> None:
+        sys.stderr.flush()

@@ -88,8 +88,10 @@ def inspect_text(tokenizer: Bert2DTokenizer, text: str, mask_rate: float = 0.15,
     Raises:
         InputError: The text has more words than the tokenizer's `max_words` holds.
     """
-    pieces, starts, ends = tokenizer.tokenize_with_offsets([text], "character")
-    _, byte_starts, byte_ends = tokenizer.tokenize_with_offsets([text], "byte")
+    # An argument that is no UTF-8 comes from the shell with its bytes as surrogates.
+    data = text.encode("utf-8", "surrogateescape")
+    pieces, starts, ends = tokenizer.tokenize_with_offsets([data], "character")
+    _, byte_starts, byte_ends = tokenizer.tokenize_with_offsets([data], "byte")
     length = int(tf.size(pieces.flat_values)) + 2
     if int(pieces.row_lengths()[0]) + 2 > tokenizer.id_rules.max_words:
         raise InputError(
@@ -111,7 +113,7 @@ def inspect_text(tokenizer: Bert2DTokenizer, text: str, mask_rate: float = 0.15,
         for i, word, place in zip(ids, words, places, strict=True)
     ]
     spans = (part.flat_values.numpy().tolist() for part in (byte_starts, byte_ends, starts, ends))
-    decoded = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    decoded = data.decode("utf-8", "replace")
     for column, first_byte, last_byte, first, last in zip(columns[1:-1], *spans, strict=True):
         column |= {
             "bytes": [first_byte, last_byte],

@@ -121,12 +121,11 @@ def pretraining_dataset(
     manifest, tokenizer = read_manifest(shards), read_tokenizer(shards)
     check_documents(manifest, settings)
     _check_held_out(held_out_every)
+    rules = RowRules.of(tokenizer, settings.sequence_length)
     start = place or Place()
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(
-        lambda epoch: _epoch_rows(
-            Path(shards), manifest, tokenizer, settings, seed, epoch, start, held_out_every
-        )
+        lambda epoch: _epoch_rows(Path(shards), manifest, rules, settings, seed, epoch, start, held_out_every)
     )
     return _masked_batches(
         _without_endless_search(rows, manifest),
@@ -199,7 +198,7 @@ def held_out_dataset(
     rows = _epoch_rows(
         Path(shards),
         manifest,
-        tokenizer,
+        RowRules.of(tokenizer, settings.sequence_length),
         settings,
         0,
         tf.constant(0, tf.int64),
@@ -245,7 +244,7 @@ def check_documents(manifest: Manifest, settings: RowSettings) -> None:
 
 
 def _epoch_rows(
-    folder, manifest, tokenizer, settings, seed, epoch, start, held_out_every, held_out=False
+    folder, manifest, rules, settings, seed, epoch, start, held_out_every, held_out=False
 ) -> tf.data.Dataset:
     """The rows of one epoch, from `start` on where it is the start's epoch."""
     counts = np.array([shard.records for shard in manifest.shards], np.int64)
@@ -300,7 +299,8 @@ def _epoch_rows(
 
     def make(window, indices_and_records):
         indices, serialized = indices_and_records
-        rows = _window_rows(serialized, indices, tokenizer, settings, tf.stack([-shuffle_seed, window]))
+        texts = decode_records(serialized, len(manifest.piece_counts))
+        rows = _window_rows(*texts, indices, rules, settings, tf.stack([-shuffle_seed, window]))
         count = tf.shape(rows["token_ids"], tf.int64)[0]
         numbers = tf.range(count)
         rows["place"] = tf.cast(
@@ -326,10 +326,8 @@ def _without_endless_search(rows: tf.data.Dataset, manifest: Manifest) -> tf.dat
     return rows.scan(tf.constant(0), count_empty)
 
 
-def _window_rows(serialized, indices, tokenizer, settings, seed) -> dict[str, tf.Tensor]:
+def _window_rows(texts, documents, per_record, indices, rules, settings, seed) -> dict[str, tf.Tensor]:
     """Rows of one window: texts shuffled and packed, or runs of sentences, or pairs."""
-    texts, documents, per_record = decode_records(serialized, tokenizer.vocabulary_size())
-    rules = RowRules.of(tokenizer, settings.sequence_length)
     seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
     if settings.rows == "packed" and not settings.next_sentence:
         order = tf.random.experimental.stateless_shuffle(tf.range(texts.nrows()), seeds[0], alg="philox")

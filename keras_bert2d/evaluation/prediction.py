@@ -55,8 +55,9 @@ def predict_file(
 
 
 def _batches(path: str) -> Iterator[list[str]]:
+    blocks = read_text_blocks([path])
     with progress(None, "predicting", "texts") as bar:
-        for block in read_text_blocks([path]):
+        for block in blocks:
             for start in range(0, len(block.lines), _BATCH):
                 batch = block.lines[start : start + _BATCH]
                 yield [line.decode("utf-8", "replace") for line in batch]

@@ -27,10 +27,16 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
         seed: int or `None`. Fixes the masks of a pass.
 
     Call arguments:
-        x: string tensor `[row]`, or a tuple of two for pairs.
+        x: string tensor `[row]`, or a tuple of two for pairs: `preprocessor(x=(first, second))`.
+        y: for pairs, int tensor `[row]` or `None`: 0 where the second text follows the first, 1 where
+            not.
 
     Returns:
-        `(features, labels, weights)`, see `keras_bert2d.text.masking.mask_rows`.
+        `(features, labels, weights)`, see `keras_bert2d.text.masking.mask_rows`. Features of pairs have
+        `pair_positions`; with `y`, labels and weights are dicts of `masked_lm` and `next_sentence`.
+
+    Raises:
+        InputError: A setting is impossible, or `x`, `y` or a weight is not of this kind.
     """
 
     backbone_cls = Bert2DBackbone
@@ -61,14 +67,33 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
         self.built = True
 
     def call(self, x, y=None, sample_weight=None):
+        is_pair = isinstance(x, tuple)
+        if sample_weight is not None or (y is not None and not is_pair):
+            raise InputError(
+                "Texts take no labels and no weights; pairs, x=(first, second), take labels `y`. "
+                f"Received: y={y!r}, sample_weight={sample_weight!r}"
+            )
         with tf.device("cpu"):
             rules, masks = self._rules()
-            if isinstance(x, tuple):
-                rows = pair_rows(*(self.tokenizer.tokenize(text) for text in x), rules)
-            else:
-                rows = single_rows(self.tokenizer.tokenize(x), rules)
+            texts = [self._tokenize(text) for text in (x if is_pair else (x,))]
+            rows = pair_rows(*texts, rules) if is_pair else single_rows(*texts, rules)
             step = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64, seed=self.seed)
-            return mask_rows(rows, masks, self.seed or 0, step)
+            features, labels, weights = mask_rows(rows, masks, self.seed or 0, step)
+            if is_pair:
+                features["pair_positions"] = tf.zeros_like(rows["token_ids"][:, :1])
+            if y is not None:
+                y = tf.reshape(tf.cast(y, tf.int32), [-1, 1])
+                labels = {"masked_lm": labels, "next_sentence": y}
+                weights = {"masked_lm": weights, "next_sentence": tf.ones_like(y, tf.float32)}
+            return features, labels, weights
+
+    def _tokenize(self, texts) -> tf.RaggedTensor:
+        texts = tf.convert_to_tensor(texts, tf.string)
+        if texts.shape.rank != 1:
+            raise InputError(
+                f"`x` must hold strings [row], or a tuple of two such. Received: x of shape {texts.shape}"
+            )
+        return self.tokenizer.tokenize(texts)
 
     def for_filling(self, texts: list[str]) -> tuple[dict[str, tf.Tensor], list[int]]:
         """Rows of texts that hold `[MASK]`, with the columns of those.

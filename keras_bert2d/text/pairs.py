@@ -14,10 +14,10 @@ def choose_pairs(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Chooses pairs of texts: half follow each other, half come from two documents.
 
-    In every group texts are paired as they stand, from the first or the second on by chance; then a
-    coin decides for each pair whether its second text gives way to one of another document, each as
-    likely as the others. A single text has no pair of its own. Where all texts are of one document, all
-    pairs are true ones.
+    In every group texts are paired as they stand, from the first on or, in groups of more than two, from
+    the second on by chance; then a coin decides for each pair whether its second text gives way to one of
+    another document, each as likely as the others. A single text has no pair of its own. Where all texts
+    are of one document, all pairs are true ones.
 
     Args:
         group_splits: int64 tensor `[groups + 1]`, row splits of texts that follow one another.
@@ -29,9 +29,11 @@ def choose_pairs(
         the second follows the first, 1 where not.
     """
     seeds = tf.unstack(tf.random.split(seed, 3, alg="philox"))
-    group, place = row_and_place(group_splits[1:] - group_splits[:-1])
+    sizes = group_splits[1:] - group_splits[:-1]
+    group, place = row_and_place(sizes)
     groups = tf.size(group_splits, tf.int64) - 1
     offsets = tf.random.stateless_uniform([groups], seeds[0], 0, 2, tf.int64, alg="philox")
+    offsets = tf.where(sizes > 2, offsets, 0)
     index = tf.range(tf.size(documents, tf.int64))
     leads = (place % 2 == tf.gather(offsets, group)) & (index + 1 < tf.gather(group_splits[1:], group))
     first = tf.boolean_mask(index, leads)

@@ -63,8 +63,9 @@ class FinetuneConfig(Config):
             self, "epochs", "batch_size", "accumulation", "steps_per_call", "learning_rate", "clip_norm",
             "checkpoint_every", "log_every", "keep", "sequence_length",
         )  # fmt: skip
-        if not 0 <= self.warmup_share < 1:
-            raise InputError(f"The option warmup_share must lie in [0, 1). Received: {self.warmup_share}")
+        for name in ("warmup_share", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"The option {name} must lie in [0, 1). Received: {getattr(self, name)}")
 
 
 def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:

@@ -92,7 +92,11 @@ class Loop:
                 ended = done == self.steps
                 if ended or done % self.log_every == 0:
                     last = last | self._log(done, sums, done - since, time.monotonic() - started, writer)
-                    bar.set_postfix(loss=f"{last['loss']:.3f}", pieces_s=f"{last['pieces_per_second']:.0f}")
+                    bar.set_postfix(
+                        loss=f"{last['loss']:.3f}",
+                        pieces_s=f"{last['pieces_per_second']:.0f}",
+                        refresh=False,
+                    )
                     sums, since, started = None, done, time.monotonic()
                 if self.evaluate and (ended or done % self.evaluate_every == 0):
                     last = last | self._evaluate(done, writer)

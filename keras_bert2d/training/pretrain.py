@@ -10,6 +10,7 @@ from keras_bert2d.data.pretraining import (
     ROWS,
     Place,
     RowSettings,
+    check_documents,
     held_out_dataset,
     held_out_interval,
     pretraining_dataset,
@@ -109,6 +110,7 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
     manifest = read_manifest(config.data)
     tokenizer = read_tokenizer(config.data, read_vocabulary(config.vocab) if config.vocab else None)
     settings = config.row_settings()
+    check_documents(manifest, settings)
     strategy = make_strategy(config.strategy)
     check_batch_size(strategy, config.batch_size, config.accumulation)
     check_digests(config.data, manifest)

@@ -33,7 +33,9 @@ class HeadStep:
     def _train(self, iterator, steps):
         """Runs `steps` optimiser steps; returns sums over them and the place behind the last."""
         zero = tf.constant(0.0)
-        sums = {name: dict.fromkeys(("loss", "right", "weight"), zero) for name in as_heads(self.model.output)}
+        sums = {
+            name: dict.fromkeys(("loss", "right", "weight"), zero) for name in as_heads(self.model.output)
+        }
         sums |= dict.fromkeys(("real", "slots", "gradient_norm"), zero)
         place = tf.zeros([3], tf.int32)
         for _ in tf.range(steps):
@@ -96,8 +98,8 @@ class HeadStep:
     def _slice(self, x, i):
         if self.accumulation == 1:
             return x
-        rows = x.shape[0] // self.accumulation
-        return tf.ensure_shape(x[i * rows : (i + 1) * rows], [rows, *x.shape[1:]])
+        # Not `x[i * rows : …]`: XLA takes no slice whose size hangs on a tensor.
+        return tf.reshape(x, [self.accumulation, x.shape[0] // self.accumulation, *x.shape[1:]])[i]
 
     def _all_reduce(self, values):
         context = tf.distribute.get_replica_context()

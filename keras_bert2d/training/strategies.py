@@ -76,7 +76,7 @@ def check_batch_size(strategy: tf.distribute.Strategy, batch_size: int, accumula
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * accumulation):
         raise InputError(
-            f"The batch size must be a multiple of replicas times micro-batches, {replicas} · {accumulation}. "
+            f"The batch size must be a multiple of {replicas * accumulation}, replicas times micro-batches. "
             f"Received: batch_size={batch_size}"
         )
 

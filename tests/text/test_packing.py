@@ -69,7 +69,8 @@ def test_packed_rows_are_those_of_a_plain_loop(texts, rules):
 def test_packing_drops_nothing_and_keeps_the_order(texts, rules):
     rows = pack_texts(ragged(texts), rules)
     kept = tf.boolean_mask(
-        rows["token_ids"], (rows["padding_mask"] > 0) & (rows["token_ids"] != CLS) & (rows["token_ids"] != SEP)
+        rows["token_ids"],
+        (rows["padding_mask"] > 0) & (rows["token_ids"] != CLS) & (rows["token_ids"] != SEP),
     )
     assert kept.numpy().tolist() == [piece for text in texts for word in text for piece in word]
     assert np.all(rows["word_position_ids"] < rules.id_rules.max_words)

@@ -22,7 +22,9 @@ def shards(tmp_path_factory, tiny_vocabulary):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard_format, "RECORD_PIECES", 256)
-        prepare([folder / "a.txt", folder / "b.txt"], Bert2DTokenizer(tiny_vocabulary, max_words=64), folder / "s")
+        prepare(
+            [folder / "a.txt", folder / "b.txt"], Bert2DTokenizer(tiny_vocabulary, max_words=64), folder / "s"
+        )
     return folder / "s"
 
 

@@ -45,7 +45,9 @@ def make_step(
     strategy = strategy or tf.distribute.OneDeviceStrategy("/cpu:0")
     keras.utils.set_random_seed(1)
     with strategy.scope():
-        inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ("padding_mask", "token_ids")}
+        inputs = {
+            name: keras.Input((None,), dtype="int32", name=name) for name in ("padding_mask", "token_ids")
+        }
         hidden = keras.layers.Embedding(PIECES, 6, dtype=dtype)(inputs["token_ids"])
         hidden = hidden * keras.ops.cast(inputs["padding_mask"], hidden.dtype)[:, :, None]
         hidden = keras.layers.Dropout(dropout, dtype=dtype)(hidden)

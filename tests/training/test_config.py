@@ -81,7 +81,9 @@ def test_what_is_not_above_0_is_refused_by_name(value):
         check_positive(Recipe(name="a", rate=value), "rate")
 
 
-@pytest.mark.parametrize("name", ["steps", "batch_size", "accumulation", "log_every", "checkpoint_every", "keep"])
+@pytest.mark.parametrize(
+    "name", ["steps", "batch_size", "accumulation", "log_every", "checkpoint_every", "keep"]
+)
 def test_pretraining_refuses_impossible_numbers_by_name(name):
     with pytest.raises(InputError, match=name):
         PretrainConfig.load(data="shards", output="run", **{name: 0})

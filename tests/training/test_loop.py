@@ -67,7 +67,9 @@ def test_the_last_checkpoints_and_the_best_are_kept(whole):
     assert names == ["best", "step-00000009", "step-00000012", "step-00000014"]
     weights = [v.numpy() for v in loop.step.model.trainable_variables]
     assert loop.load_best() == {"score": 0.0, "step": 10}
-    assert any((v.numpy() != w).any() for v, w in zip(loop.step.model.trainable_variables, weights, strict=True))
+    assert any(
+        (v.numpy() != w).any() for v, w in zip(loop.step.model.trainable_variables, weights, strict=True)
+    )
 
 
 def test_a_finished_run_started_again_changes_nothing(whole):

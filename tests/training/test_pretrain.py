@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert2d.data.prepare import prepare
 from keras_bert2d.data.pretraining import pretraining_dataset
 from keras_bert2d.data.shards import read_tokenizer
 from keras_bert2d.errors import InputError
 from keras_bert2d.models.masked_lm import Bert2DMaskedLM
+from keras_bert2d.text.tokenizer import Bert2DTokenizer
 from keras_bert2d.training.optimizer import WarmupDecay, make_optimizer
 from keras_bert2d.training.pretrain import PretrainConfig, make_model, pretrain
 from keras_bert2d.training.step import HeadStep
@@ -169,14 +171,15 @@ def test_two_workers_give_the_losses_of_one_process(tmp_path, tiny_options):
             assert row[name] == pytest.approx(expected[name], abs=1e-5), (row["step"], name)
 
 
-def test_a_compiled_step_gives_the_loss_of_one_that_is_not(tiny_options):
+@pytest.mark.parametrize("accumulation", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_compiled_step_gives_the_loss_of_one_that_is_not(tiny_options, accumulation):
     config = PretrainConfig.load(**tiny_options | {"dropout": 0.0}, output="unused")
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     keras.utils.set_random_seed(0)
     with strategy.scope():
         model = make_model(config, read_tokenizer(config.data))
         optimizer = make_optimizer(WarmupDecay(1e-2, 4, 1), model.trainable_variables)
-    step = HeadStep(strategy, model, optimizer, accumulation=2, clip_norm=1.0, jit_compile=True)
+    step = HeadStep(strategy, model, optimizer, accumulation, clip_norm=1.0, jit_compile=True)
     data = pretraining_dataset(config.data, config.row_settings(), 8, with_place=True).take(2).cache()
     batches = iter(strategy.experimental_distribute_dataset(data))
     for batch in data:
@@ -273,9 +276,6 @@ def test_a_vocabulary_that_the_shards_were_not_made_with_is_refused(tmp_path, sh
 
 
 def test_next_sentences_of_one_document_are_refused(tmp_path, tiny_options, tiny_vocabulary):
-    from keras_bert2d.data.prepare import prepare
-    from keras_bert2d.text.tokenizer import Bert2DTokenizer
-
     (tmp_path / "one.txt").write_text("Bir kitap.\nBir ev.\n", encoding="utf-8")
     prepare([tmp_path / "one.txt"], Bert2DTokenizer(tiny_vocabulary), tmp_path / "shards")
     options = tiny_options | {"data": str(tmp_path / "shards"), "next_sentence": True}

@@ -45,7 +45,9 @@ def test_metrics_are_means_named_by_their_head_and_the_loss_is_their_sum():
 def caught_gradients(monkeypatch, clip_norm):
     """The gradients of one batch as the optimizer gets them, and the step's sums."""
     step, caught = make_step(clip_norm=clip_norm), []
-    monkeypatch.setattr(type(step.optimizer), "apply", lambda _, gradients, variables: caught.extend(gradients))
+    monkeypatch.setattr(
+        type(step.optimizer), "apply", lambda _, gradients, variables: caught.extend(gradients)
+    )
     batch = tf.nest.map_structure(tf.constant, one_batch())
     sums, _ = step.strategy.run(step._replica_step, args=batch)
     return [gradient.numpy() for gradient in caught], tf.nest.map_structure(float, sums)
@@ -107,7 +109,9 @@ def test_evaluation_leaves_dropout_and_weights_alone():
     first, second = step.evaluate(batch), step.evaluate(batch)
     features, labels, weights = one_batch()
     logits = step.model({name: features[name] for name in step.model.input}).numpy()
-    assert float(first[""]["loss"]) == pytest.approx((softmax_losses(logits, labels) * weights).sum(), rel=1e-5)
+    assert float(first[""]["loss"]) == pytest.approx(
+        (softmax_losses(logits, labels) * weights).sum(), rel=1e-5
+    )
     assert float(first[""]["loss"]) == float(second[""]["loss"])
     for variable, value in zip(step.model.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
