@@ -137,7 +137,7 @@ def test_predict_reads_standard_input_in_words_and_in_columns(road, capsys, monk
     (road / "in.conll").write_text("Bir DET\nev NOUN\n\n", encoding="utf-8")
     columns, _ = run(capsys, "predict", "--model", road / "tagger", "--input", road / "in.conll")
     assert [line.split(" ")[0] for line in columns.splitlines()] == ["Bir", "ev", ""]
-    given = io.TextIOWrapper(io.BytesIO("Bir ev.\n".encode()), encoding="utf-8")
+    given = io.TextIOWrapper(io.BytesIO(b"Bir ev.\n"), encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", given)
     result = run_json(capsys, "predict", "--model", road / "tagger", "--input", "-")
     assert [word["word"] for word in result["words"]] == ["Bir", "ev", "."]

@@ -122,6 +122,11 @@ def pretraining_dataset(
     check_documents(manifest, settings)
     _check_held_out(held_out_every)
     rules = RowRules.of(tokenizer, settings.sequence_length)
+    if settings.next_sentence and min(rules.room(3)) < 2:
+        raise InputError(
+            "A pair needs `sequence_length` and `max_words` of at least 5. "
+            f"Received: sequence_length={settings.sequence_length}, max_words={rules.id_rules.max_words}"
+        )
     start = place or Place()
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(

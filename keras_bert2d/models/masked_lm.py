@@ -53,7 +53,8 @@ class Bert2DMaskedLM(TakesFeatures, KeepsDtype, keras_hub.models.MaskedLM):
         preprocessor: `Bert2DMaskedLMPreprocessor`, or `None` where batches come ready made, as from
             `keras_bert2d.data.pretraining_dataset`.
         next_sentence: bool. Outputs, labels and weights are then dicts with `masked_lm` and
-            `next_sentence`, and batches have `pair_positions`.
+            `next_sentence`, and batches have `pair_positions`. Raw text is then pairs, with labels: 0
+            where the second text follows the first, 1 where not.
 
     Call arguments:
         inputs: the backbone's dict with `mask_positions`, int `[row, places]`.
@@ -127,6 +128,11 @@ class Bert2DMaskedLM(TakesFeatures, KeepsDtype, keras_hub.models.MaskedLM):
         if weighted_metrics == "auto":
             weighted_metrics = for_heads(lambda: [keras.metrics.SparseCategoricalAccuracy(name="accuracy")])
         super().compile(optimizer=optimizer, loss=loss, weighted_metrics=weighted_metrics, **kwargs)
+
+    def preprocess_samples(self, x, y=None, sample_weight=None):
+        if self.next_sentence and not isinstance(x, dict):
+            return self.preprocessor.for_next_sentence(x, y, sample_weight)
+        return super().preprocess_samples(x, y, sample_weight)
 
     def fill_masks(self, texts: list[str], top_k: int = 5) -> list[list[list[tuple[str, float]]]]:
         """Fills the `[MASK]`s of texts.

@@ -28,15 +28,12 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
 
     Call arguments:
         x: string tensor `[row]`, or a tuple of two for pairs: `preprocessor(x=(first, second))`.
-        y: for pairs, int tensor `[row]` or `None`: 0 where the second text follows the first, 1 where
-            not.
 
     Returns:
-        `(features, labels, weights)`, see `keras_bert2d.text.masking.mask_rows`. Features of pairs have
-        `pair_positions`; with `y`, labels and weights are dicts of `masked_lm` and `next_sentence`.
+        `(features, labels, weights)`, see `keras_bert2d.text.masking.mask_rows`.
 
     Raises:
-        InputError: A setting is impossible, or `x`, `y` or a weight is not of this kind.
+        InputError: A setting is impossible, or `x` is not of this kind.
     """
 
     backbone_cls = Bert2DBackbone
@@ -67,25 +64,49 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
         self.built = True
 
     def call(self, x, y=None, sample_weight=None):
-        is_pair = isinstance(x, tuple)
-        if sample_weight is not None or (y is not None and not is_pair):
+        if y is not None or sample_weight is not None:
             raise InputError(
-                "Texts take no labels and no weights; pairs, x=(first, second), take labels `y`. "
+                "Masked pieces are their own labels: pass texts alone, pairs as x=(first, second). "
                 f"Received: y={y!r}, sample_weight={sample_weight!r}"
             )
         with tf.device("cpu"):
             rules, masks = self._rules()
-            texts = [self._tokenize(text) for text in (x if is_pair else (x,))]
-            rows = pair_rows(*texts, rules) if is_pair else single_rows(*texts, rules)
+            if isinstance(x, tuple):
+                rows = pair_rows(*(self._tokenize(text) for text in x), rules)
+            else:
+                rows = single_rows(self._tokenize(x), rules)
             step = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64, seed=self.seed)
-            features, labels, weights = mask_rows(rows, masks, self.seed or 0, step)
-            if is_pair:
-                features["pair_positions"] = tf.zeros_like(rows["token_ids"][:, :1])
-            if y is not None:
-                y = tf.reshape(tf.cast(y, tf.int32), [-1, 1])
-                labels = {"masked_lm": labels, "next_sentence": y}
-                weights = {"masked_lm": weights, "next_sentence": tf.ones_like(y, tf.float32)}
-            return features, labels, weights
+            return mask_rows(rows, masks, self.seed or 0, step)
+
+    def for_next_sentence(self, x, y=None, sample_weight=None):
+        """As a call on pairs, for a model with `next_sentence=True`.
+
+        Args:
+            x: tuple of two string tensors `[row]`.
+            y: int tensor `[row]`: 0 where the second text follows the first, 1 where not. `None` where
+                nothing is learned from them.
+            sample_weight: float tensor `[row]`, weights of `y`, or `None` for 1.
+
+        Returns:
+            `(features, labels, weights)`, with `pair_positions` among the features; with `y`, labels and
+            weights are dicts of `masked_lm` and `next_sentence`.
+        """
+        if not isinstance(x, tuple):
+            raise InputError("Next-sentence prediction takes pairs: pass x=(first, second).")
+        features, labels, weights = self(x=x)
+        with tf.device("cpu"):
+            features["pair_positions"] = tf.zeros_like(features["token_ids"][:, :1])
+            if y is None:
+                return features, labels, weights
+            y = tf.reshape(tf.cast(y, tf.int32), [-1, 1])
+            if sample_weight is None:
+                sample_weight = tf.ones_like(y)
+            sample_weight = tf.reshape(tf.cast(sample_weight, tf.float32), [-1, 1])
+            return (
+                features,
+                {"masked_lm": labels, "next_sentence": y},
+                {"masked_lm": weights, "next_sentence": sample_weight},
+            )
 
     def _tokenize(self, texts) -> tf.RaggedTensor:
         texts = tf.convert_to_tensor(texts, tf.string)

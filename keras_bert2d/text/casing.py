@@ -51,12 +51,12 @@ def normalize(texts: tf.Tensor, casing: str) -> tf.Tensor:
     'ışık izmir'
     """
     dirty = tf.where(~tf.strings.regex_full_match(texts, _CLEAN))
+    composed = tf_text.normalize_utf8(texts, "NFC")
     texts = tf.cond(
         tf.size(dirty) > 0,
-        lambda: tf.tensor_scatter_nd_update(texts, dirty, _clean(tf.gather_nd(texts, dirty))),
-        lambda: texts,
+        lambda: tf.tensor_scatter_nd_update(composed, dirty, _clean(tf.gather_nd(texts, dirty))),
+        lambda: composed,
     )
-    texts = tf_text.normalize_utf8(texts, "NFC")
     if casing == "uncased":
         texts = tf.strings.regex_replace(tf_text.normalize_utf8(texts, "NFD"), r"\p{Mn}+", "")
     return _lower(texts, casing)

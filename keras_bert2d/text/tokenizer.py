@@ -166,6 +166,11 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         self._check_vocabulary()
         with tf.device("cpu"):
             texts = tf.convert_to_tensor(inputs, tf.string)
+            if texts.shape.rank not in (None, 0, 1):
+                raise InputError(
+                    "Texts must be one string or strings [row]; see `tokenize_words` for words. "
+                    f"Received: texts of shape {texts.shape}"
+                )
             scalar = texts.shape.rank == 0
             results = self._tokenize_rows(texts[None] if scalar else texts, unit)
             return tuple(result[0] for result in results) if scalar else results

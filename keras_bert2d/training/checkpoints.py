@@ -65,7 +65,8 @@ class Checkpoints:
     def _steps(self) -> list[Path]:
         if not self.folder.is_dir():
             return []
-        return sorted(path for path in self.folder.iterdir() if re.fullmatch(r"step-\d{8,}", path.name))
+        steps = (path for path in self.folder.iterdir() if re.fullmatch(r"step-\d{8,}", path.name))
+        return sorted(steps, key=lambda path: int(path.name.removeprefix("step-")))
 
     def _write(self, name: str, variables: list, state: dict) -> None:
         arrays = {_key(i): np.asarray(v.numpy(), order="C") for i, v in enumerate(variables)}
@@ -87,7 +88,7 @@ class Checkpoints:
         try:
             arrays = load_file(path / _WEIGHTS)
             state = json.loads((path / _STATE).read_text(encoding="utf-8"))
-        except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        except (OSError, SafetensorError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise InputError(
                 f"The checkpoint {path} cannot be read ({error}): delete it to use an older one."
             ) from None

@@ -108,10 +108,11 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
     """
     folder = Path(config.output)
     manifest = read_manifest(config.data)
-    tokenizer = read_tokenizer(config.data, read_vocabulary(config.vocab) if config.vocab else None)
     settings = config.row_settings()
     check_documents(manifest, settings)
+    # Before any tensor is made: workers join at the start of a process or not at all.
     strategy = make_strategy(config.strategy)
+    tokenizer = read_tokenizer(config.data, read_vocabulary(config.vocab) if config.vocab else None)
     check_batch_size(strategy, config.batch_size, config.accumulation)
     check_digests(config.data, manifest)
     set_seeds(config.seed)

@@ -98,8 +98,10 @@ class HeadStep:
     def _slice(self, x, i):
         if self.accumulation == 1:
             return x
-        # Not `x[i * rows : …]`: XLA takes no slice whose size hangs on a tensor.
-        return tf.reshape(x, [self.accumulation, x.shape[0] // self.accumulation, *x.shape[1:]])[i]
+        # Several workers' batches come without a static size. Not `x[i * rows : …]`: XLA takes no slice
+        # whose size hangs on a tensor.
+        rows = (x.shape[0] or tf.shape(x)[0]) // self.accumulation
+        return tf.reshape(x, [self.accumulation, rows, *x.shape[1:]])[i]
 
     def _all_reduce(self, values):
         context = tf.distribute.get_replica_context()

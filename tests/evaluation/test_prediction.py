@@ -89,7 +89,7 @@ def test_a_word_that_the_row_has_no_room_for_gets_an_underscore_and_null(tmp_pat
 
 def test_texts_are_split_into_words_with_their_places(tmp_path, tagger):
     path = tmp_path / "in.txt"
-    path.write_bytes("Evler, kitap.\n\nbir \xff".encode("utf-8") + b"\xff\n")
+    path.write_bytes("Evler, kitap.\n\nbir \xff".encode() + b"\xff\n")
     blocks = predict(tagger, str(path)).strip("\n").split("\n\n")
     assert [[line.split("\t")[0] for line in block.splitlines()] for block in blocks][0] == [
         "Evler", ",", "kitap", ".",

@@ -445,5 +445,10 @@ def test_an_unknown_unit_is_refused(cased):
         cased.tokenize_with_offsets(["ev"], "word")
 
 
+def test_texts_in_more_than_one_dimension_are_refused(cased):
+    with pytest.raises(InputError, match=r"shape \(1, 2\)"):
+        cased.tokenize([["ev", "bir"]])
+
+
 def test_numpy_texts_are_texts(cased):
     assert cased.tokenize(np.array(["ev bir"], object)).to_list() == cased.tokenize(["ev bir"]).to_list()

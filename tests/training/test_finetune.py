@@ -159,10 +159,10 @@ def test_a_line_with_a_missing_column_is_named_by_file_and_number(tmp_path, opti
 def test_bio_columns_are_scored_by_spans(tmp_path, options):
     folder = tmp_path / "run"
     files = {name: options[name].replace(".conllu", ".conll") for name in PARTS}
-    changed = files | {"random_weights": True, "label_pieces": "all", "dtype": "mixed_bfloat16"}
+    changed = files | {"random_weights": True, "label_pieces": "all", "dtype": "mixed_bfloat16", "epochs": 8}
     scores = finetune_tagger(FinetuneConfig.load(**options | changed, output=str(folder)))
     dev = [row["dev_f1"] for row in lines(folder) if row["kind"] == "evaluation"]
-    assert scores["dev_f1"] == max(dev) > 0.5
+    assert scores["dev_f1"] == max(dev) > 0.5, dev
     assert {"test_f1", "test_precision", "test_recall", "test_accuracy"} <= scores.keys()
     model = Bert2DTokenClassifier.from_preset(str(folder / "preset"))
     assert model.preprocessor.labels == ["O", "B-LOC", "B-PER", "I-PER"]
