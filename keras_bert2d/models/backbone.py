@@ -54,7 +54,7 @@ class Bert2DBackbone(KeepsDtype, keras_hub.models.Backbone):
 
     >>> backbone = Bert2DBackbone.of_size("tiny", vocabulary_size=100)
     >>> backbone.count_params()
-    493184
+    492544
     """
 
     def __init__(
