@@ -2,6 +2,7 @@
 
 import keras
 import keras_hub
+import numpy as np
 import tensorflow as tf
 
 from keras_bert2d.errors import InputError
@@ -56,6 +57,11 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
         self.max_predictions_per_row = max_predictions_per_row
         self.masking = masking
         self.seed = seed
+        # A generator with a state: where Keras's or TensorFlow's global seed is set, `tf.random.uniform` in a
+        # dataset draws the same in every epoch.
+        with tf.device("cpu"):
+            first = np.random.randint(2**31) if seed is None else seed
+            self._steps = tf.random.Generator.from_seed(first, alg="philox")
         # A tokenizer without a vocabulary is about to be loaded from a preset.
         if tokenizer.vocabulary is not None:
             self._rules()
@@ -75,7 +81,7 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
                 rows = pair_rows(*(self._tokenize(text) for text in x), rules)
             else:
                 rows = single_rows(self._tokenize(x), rules)
-            step = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64, seed=self.seed)
+            step = self._steps.uniform([], maxval=tf.int64.max, dtype=tf.int64)
             return mask_rows(rows, masks, self.seed or 0, step)
 
     def for_next_sentence(self, x, y=None, sample_weight=None):

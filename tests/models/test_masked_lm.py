@@ -67,8 +67,11 @@ def test_a_batch_of_texts(tokenizer):
 LONG = ["evler kitap bir ev kitaplar evler bir"] * 8
 
 
-def test_masks_are_drawn_anew_each_time(tokenizer):
-    preprocessor = Bert2DMaskedLMPreprocessor(tokenizer, sequence_length=20)
+@pytest.mark.parametrize("seed", [None, 3])
+def test_masks_are_drawn_anew_each_time_whatever_is_seeded(tokenizer, seed):
+    # As `keras.utils.set_random_seed` does at the top of many notebooks.
+    tf.random.set_seed(0)
+    preprocessor = Bert2DMaskedLMPreprocessor(tokenizer, sequence_length=20, seed=seed)
     data = tf.data.Dataset.from_tensors(LONG).map(preprocessor)
     first, second = (next(iter(data))[0]["mask_positions"].numpy() for _ in range(2))
     assert not np.array_equal(first, second)
