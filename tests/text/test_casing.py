@@ -129,7 +129,7 @@ def test_every_letter_is_normalised_as_the_rust_library_does(casing):
     assert not any(point < 0x2C2F and chr(point).isalpha() for point in different)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(raws=st.lists(raw_texts, max_size=6), casing=casings)
 def test_texts_with_sources_are_the_normalised_texts(graphs, raws, casing):
     texts = tf.constant(raws, tf.string, shape=[len(raws)])

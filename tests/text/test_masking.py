@@ -6,66 +6,23 @@ from hypothesis import strategies as st
 
 from keras_bert2d.errors import InputError
 from keras_bert2d.text.masking import MaskRules, choose_words, mask_rows
-from keras_bert2d.text.packing import pack_texts
 from keras_bert2d.text.positions import IdRules
-from keras_bert2d.text.rows import ROW_KEYS, RowRules, pair_rows, single_rows
+from keras_bert2d.text.rows import RowRules, pair_rows, single_rows
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 from tests import reference
+from tests.text.masked_rows import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    UNK,
+    mask_rules,
+    packed,
+    picked,
+    random_texts,
+    words_of,
+)
 from tests.text.test_rows import ragged
-
-PAD, UNK, CLS, SEP, MASK = range(5)
-SIZE = 60  # Pieces of the vocabulary that these rows are made of.
-
-
-def mask_rules(most=20, rate=0.15, masking="word", weights=None):
-    if weights is None:
-        weights = np.r_[np.zeros(5), np.ones(SIZE - 5)]
-    return MaskRules(MASK, (PAD, CLS, SEP, MASK), weights, most, rate, masking)
-
-
-def packed(texts, length=32, max_words=64):
-    return pack_texts(ragged(texts), RowRules(length, IdRules(max_words), CLS, SEP, PAD))
-
-
-def random_texts(count, seed=0):
-    """Texts of 1 to 12 words of 1 to 6 pieces, `[UNK]` among them."""
-    rng = np.random.default_rng(seed)
-    return [
-        [
-            [UNK] if rng.random() < 0.1 else rng.integers(5, SIZE, rng.choice(6) + 1).tolist()
-            for _ in range(rng.integers(1, 13))
-        ]
-        for _ in range(count)
-    ]
-
-
-def words_of(rows):
-    """For each row the columns of each word, as lists of columns, special pieces and padding too."""
-    words = np.stack([rows["padding_mask"], rows["word_position_ids"]], -1)
-    return [np.split(np.arange(len(row)), np.flatnonzero((row[1:] != row[:-1]).any(-1)) + 1) for row in words]
-
-
-def picked(rows, features, labels, weights):
-    """For each row the masked columns, after checking places, labels and weights."""
-    result = []
-    for before, after, places, row_labels, row_weights in zip(
-        *(np.asarray(x) for x in (rows["token_ids"], features["token_ids"])),
-        *(np.asarray(x) for x in (features["mask_positions"], labels, weights)),
-        strict=True,
-    ):
-        count = int(row_weights.sum())
-        assert row_weights.tolist() == [1.0] * count + [0.0] * (len(row_weights) - count)
-        columns = places[:count].tolist()
-        assert columns == sorted(set(columns))
-        assert row_labels.tolist() == [*before[columns], *[0] * (len(row_weights) - count)]
-        assert places[count:].tolist() == [0] * (len(row_weights) - count)
-        others = np.delete(np.arange(len(before)), columns)
-        assert (before[others] == after[others]).all()
-        result.append(set(columns))
-    return result
-
-
-# === Which words ===
 
 
 @st.composite
@@ -195,71 +152,6 @@ def test_words_side_by_side_in_pairs_are_masked_apart(numbering):
         assert all(columns.issuperset(word) or columns.isdisjoint(word) for word in words)
 
 
-# === What stands there then ===
-
-
-def test_position_ids_segments_and_texts_stay_as_they_were():
-    rows = packed(random_texts(50))
-    features, _, _ = mask_rows({**rows, "pair_positions": tf.zeros([3, 1])}, mask_rules(), 1, 1)
-    assert set(features) == {*ROW_KEYS, "mask_positions", "pair_positions"}
-    for name in set(ROW_KEYS) - {"token_ids"}:
-        assert features[name] is rows[name]
-
-
-@pytest.fixture(scope="module")
-def many():
-    """The original and the shown piece of some 16,000 predictions, replacements by unigram counts."""
-    counts = np.r_[np.full(5, 1000.0), np.arange(SIZE - 5.0)]
-    counts[:5] = 0
-    rows = packed([[[piece] for piece in range(5, SIZE)] * 2] * 1000, length=112, max_words=112)
-    features, labels, weights = mask_rows(rows, mask_rules(weights=counts), 11, 12)
-    real = weights > 0
-    shown = tf.gather(features["token_ids"], features["mask_positions"], batch_dims=1)
-    return tf.boolean_mask(labels, real).numpy(), tf.boolean_mask(shown, real).numpy(), counts
-
-
-def test_80_10_10_drawn_for_each_piece(many):
-    labels, shown, counts = many
-    n = len(labels)
-    assert n > 15_000
-    same_by_chance = 0.1 * (counts / counts.sum())[labels].mean()
-    for share, expected in [
-        ((shown == MASK).mean(), 0.8),
-        ((shown == labels).mean(), 0.1 + same_by_chance),
-        (((shown != MASK) & (shown != labels)).mean(), 0.1 - same_by_chance),
-    ]:
-        assert abs(share - expected) < 4 * np.sqrt(expected * (1 - expected) / n)
-
-
-def test_the_pieces_of_a_word_are_drawn_one_by_one():
-    rows = packed([[[10, 11, 12, 13]] * 6] * 500)
-    features, labels, weights = mask_rows(rows, mask_rules(4), 1, 1)
-    shown = tf.gather(features["token_ids"], features["mask_positions"], batch_dims=1)
-    masked = tf.boolean_mask(shown == MASK, weights[:, 0] > 0).numpy()
-    mixed = (masked.any(1) & ~masked.all(1)).mean()
-    assert abs(mixed - (1 - 0.8**4 - 0.2**4)) < 0.1
-
-
-def test_replacements_are_never_special_and_follow_the_counts(many):
-    labels, shown, counts = many
-    replaced = shown[(shown != MASK) & (shown != labels)]
-    assert replaced.min() >= 5
-    assert 5 not in replaced  # Its count is 0.
-    found = np.bincount(replaced, minlength=SIZE)[5:]
-    chances = counts[5:] / counts.sum() * (1 - 1 / (SIZE - 5))
-    expected = chances / chances.sum() * len(replaced)
-    chi_square = ((found - expected)[1:] ** 2 / expected[1:]).sum()
-    # 53 degrees of freedom: mean 53, standard deviation about 10.
-    assert chi_square < 53 + 4 * np.sqrt(2 * 53)
-
-
-def test_uniform_replacements_are_all_pieces_but_the_special_ones():
-    rows = packed([[[10]] * 100] * 1000, length=112, max_words=112)
-    features, _, _ = mask_rows(rows, mask_rules(), 2, 2)
-    shown = set(np.unique(features["token_ids"])) - {PAD, CLS, SEP, MASK}
-    assert shown == set(range(5, SIZE))
-
-
 def test_token_masking_takes_single_pieces_under_the_same_budget():
     rows = {name: value.numpy() for name, value in packed([[[10] * 6] * 4] * 100).items()}
     results = mask_rows(rows, mask_rules(masking="token"), 1, 1)
@@ -269,39 +161,6 @@ def test_token_masking_takes_single_pieces_under_the_same_budget():
         row.issuperset(word) for row, words in zip(columns, words_of(rows), strict=True) for word in words
     )
     assert len({frozenset(row) for row in columns}) > 50
-
-
-# === The same again ===
-
-
-def masks_of(rows, seed, step, **kwargs):
-    features, labels, weights = mask_rows(rows, mask_rules(), seed, step, **kwargs)
-    return [x.numpy().tolist() for x in (features["token_ids"], features["mask_positions"], labels, weights)]
-
-
-def test_masks_hang_on_seed_step_and_row_alone():
-    rows = packed(random_texts(60))
-    first = masks_of(rows, 7, 3)
-    assert first == masks_of(rows, 7, 3)
-    assert first != masks_of(rows, 8, 3)
-    assert first != masks_of(rows, 7, 4)
-    # The first rows of a batch get the masks that they get in a smaller one.
-    few = {name: value[:5] for name, value in rows.items()}
-    assert masks_of(few, 7, 3) == [x[:5] for x in first]
-    graph = tf.function(lambda rows, seed, step: mask_rows(rows, mask_rules(), seed, step))
-    features, labels, weights = graph(rows, tf.constant(7, tf.int64), tf.constant(3, tf.int64))
-    assert [labels.numpy().tolist(), weights.numpy().tolist()] == first[2:]
-    assert features["token_ids"].numpy().tolist() == first[0]
-
-
-def test_several_steps_at_once_give_what_they_give_one_by_one():
-    rows = packed(random_texts(60))
-    count = rows["token_ids"].shape[0] // 3
-    rows = {name: value[: 3 * count] for name, value in rows.items()}
-    together = masks_of(rows, 7, 40, steps=3)
-    for i in range(3):
-        part = {name: value[i * count : (i + 1) * count] for name, value in rows.items()}
-        assert masks_of(part, 7, 40 + i) == [x[i * count : (i + 1) * count] for x in together]
 
 
 # === From a tokenizer ===

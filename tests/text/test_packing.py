@@ -45,7 +45,7 @@ def test_next_fit_takes_many_items():
     assert openers.numpy().tolist() == expected
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(texts=any_texts, rules=rules_of_rows)
 def test_packed_rows_are_those_of_a_plain_loop(texts, rules):
     ids = rules.id_rules
@@ -64,7 +64,7 @@ def test_packed_rows_are_those_of_a_plain_loop(texts, rules):
     assert as_lists(pack_texts(ragged(texts), rules)) == reference.lay_out(rows, rules.sequence_length, PAD)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(texts=any_texts, rules=rules_of_rows)
 def test_packing_drops_nothing_and_keeps_the_order(texts, rules):
     rows = pack_texts(ragged(texts), rules)
@@ -81,7 +81,7 @@ def test_packing_drops_nothing_and_keeps_the_order(texts, rules):
         assert set(real) == set(range(1, real.max() + 1))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(texts=full_texts, max_pieces=st.integers(2, 12), max_words=st.integers(1, 5))
 def test_long_texts_are_split_at_whole_words(texts, max_pieces, max_words):
     parts, origin = split_long_texts(ragged(texts), max_pieces, max_words)
@@ -115,7 +115,7 @@ def test_ids_and_attention_of_a_packed_row():
     }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     documents=st.lists(st.lists(st.lists(words, min_size=1, max_size=5), max_size=5), max_size=5),
     max_pieces=st.integers(2, 20),
@@ -148,7 +148,7 @@ def test_full_sentences_are_one_text_that_numbers_on():
     assert rows["padding_mask"] == [[1] * 6 + [0] * 10, [1] * 3 + [0] * 13]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lengths=st.lists(st.integers(1, 8), min_size=1, max_size=20), most=st.none() | st.integers(1, 3))
 def test_rows_are_filled_in_order_with_at_most_so_many_texts(lengths, most):
     per_row = fill_rows(tf.constant(lengths, tf.int64), 8, most)
@@ -157,7 +157,7 @@ def test_rows_are_filled_in_order_with_at_most_so_many_texts(lengths, most):
     assert per_row.numpy().tolist() == np.diff([*starts, len(lengths)]).tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(texts=any_texts, rules=rules_of_rows)
 def test_packing_ready_rows_gives_what_packing_their_texts_gives(texts, rules):
     short = [reference.cut(text, *rules.room(2)) for text in texts if text]

@@ -56,7 +56,7 @@ def expected_rows(rules, firsts, seconds=None):
     return reference.lay_out([[column] for column in columns], rules.sequence_length, PAD)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(texts=texts_of_words, rules=rules_of_rows)
 def test_single_rows_are_cut_at_whole_words_and_numbered(texts, rules):
     room, max_words = rules.sequence_length - 2, rules.id_rules.max_words - 2
@@ -64,7 +64,7 @@ def test_single_rows_are_cut_at_whole_words_and_numbered(texts, rules):
     assert as_lists(single_rows(ragged(texts), rules)) == expected_rows(rules, kept)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(firsts=texts_of_words, seconds=texts_of_words, rules=rules_of_rows)
 def test_pair_rows_are_cut_fairly_at_whole_words_and_numbered(firsts, seconds, rules):
     count = min(len(firsts), len(seconds))
