@@ -13,7 +13,7 @@ _HOMES = {
     "Bert2DTokenClassifier": "keras_bert2d.models.token_classifier",
     "Bert2DTokenClassifierPreprocessor": "keras_bert2d.models.token_classifier_preprocessor",
     "Bert2DTokenizer": "keras_bert2d.text.tokenizer",
-    "RowSettings": "keras_bert2d.data.pretraining",
+    "RowSettings": "keras_bert2d.data.epochs",
     "TwoDPositionEmbedding": "keras_bert2d.layers.position_embedding",
     "prepare": "keras_bert2d.data.prepare",
     "pretraining_dataset": "keras_bert2d.data.pretraining",

@@ -19,7 +19,7 @@ from keras_bert2d.training.pretrain import PretrainConfig, pretrain
 
 EXAMPLE = "Göremediklerimizden misiniz?"
 VOCABULARY_SIZE = 3000
-PRETRAINING_STEPS = 600
+PRETRAINING_STEPS = 500
 
 
 def run_demo(output: str, sentence: str | None, show: Callable[[dict, str], None]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert2d.data.conll import Sentence
-from keras_bert2d.data.pretraining import Place
+from keras_bert2d.data.epochs import Place
 from keras_bert2d.text.packing import pack_rows
 
 # Sentences are packed in groups, so that a group's rows follow from its sentences alone.

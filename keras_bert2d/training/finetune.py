@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert2d.data.conll import Sentence, read_tagged
-from keras_bert2d.data.pretraining import Place
+from keras_bert2d.data.epochs import Place
 from keras_bert2d.data.tagging import TaggingData, labels_of, warn_of_unknown
 from keras_bert2d.errors import InputError
 from keras_bert2d.evaluation.metrics import is_bio, tagging_scores

@@ -6,10 +6,8 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from keras_bert2d.data.epochs import ROWS, Place, RowSettings
 from keras_bert2d.data.pretraining import (
-    ROWS,
-    Place,
-    RowSettings,
     check_documents,
     held_out_dataset,
     held_out_interval,

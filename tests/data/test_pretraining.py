@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert2d.data import pretraining, shards
+from keras_bert2d.data import epochs, pretraining, shards
+from keras_bert2d.data.epochs import RowSettings
 from keras_bert2d.data.prepare import prepare
 from keras_bert2d.data.pretraining import (
-    RowSettings,
     held_out_dataset,
     held_out_interval,
     pretraining_dataset,
@@ -58,9 +58,9 @@ def small_constants():
             "OPEN_SHARDS": 2,
             "SHUFFLED_RECORDS": 8,
             "RUN_RECORDS": 2,
-            "MASKED_STEPS": 2,
         }.items():
-            patch.setattr(pretraining, name, value)
+            patch.setattr(epochs, name, value)
+        patch.setattr(pretraining, "MASKED_STEPS", 2)
         yield
 
 
