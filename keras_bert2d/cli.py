@@ -6,11 +6,10 @@ import dataclasses
 import json
 import os
 import sys
-import typing
 import warnings
 
+from keras_bert2d.arguments import make_parser
 from keras_bert2d.errors import InputError
-from keras_bert2d.version import __version__
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,10 +21,13 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit code: 0, or 2 where the input is bad, with one line on stderr that says how to mend it.
     """
-    _import_quietly()
     try:
-        options = _parser().parse_args(arguments)
-        options.run(options)
+        options = make_parser().parse_args(arguments)
+        if options.config_class:
+            options.loaded = _load_config(options.config_class, options)
+        # Only now: TensorFlow takes seconds to start, and a typing error should not.
+        _import_quietly()
+        _COMMANDS[options.command](options)
     except InputError as error:
         return _refuse(error)
     except BrokenPipeError:
@@ -43,102 +45,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _refuse(error: Exception) -> int:
     print("keras-bert2d:", *str(error).splitlines(), file=sys.stderr)
     return 2
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> typing.NoReturn:
-        raise InputError(f"{message} (see `{self.prog} --help`)")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="keras-bert2d", description="BERT encoders with two-dimensional positions.")
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
-
-    def command(name: str, run, help: str, **kwargs) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=help, description=help, **kwargs)
-        sub.set_defaults(run=run)
-        sub.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
-        return sub
-
-    sub = command("demo", _demo, "the whole road on a small Turkish treebank, in minutes")
-    sub.add_argument("-o", "--output", default="bert2d-demo", help="folder for all that is made")
-    sub.add_argument("--sentence", help="a sentence to tag, instead of asking for one")
-
-    sub = command("vocab", _vocab, "train a WordPiece vocabulary and measure it")
-    sub.add_argument("corpora", nargs="+", help="text, .gz, JSON lines, folders, or - for standard input")
-    sub.add_argument("-o", "--output", required=True, help="vocabulary file to write")
-    sub.add_argument("--size", type=int, default=32_000, help="pieces (default: %(default)s)")
-    sub.add_argument("--casing", default="cased", help="cased, uncased or turkish")
-    sub.add_argument("--min-frequency", type=int, default=2, help="least count of a merge")
-    sub.add_argument("--limit-alphabet", type=int, default=1000, help="most letters kept")
-    sub.add_argument("--field", help="field of JSON objects that holds the text")
-
-    sub = command("inspect", _inspect, "show a text's pieces, words, ids and offsets, and the text masked")
-    sub.add_argument("text", help="the text")
-    _tokenizer_flags(sub)
-    sub.add_argument("--model", help="preset or run folder whose tokenizer is used")
-    sub.add_argument("--seed", type=int, default=0, help="seed of the mask")
-    sub.add_argument("--mask-rate", type=float, default=0.15, help="share of the pieces to mask")
-
-    sub = command("prepare", _prepare, "tokenise corpora into shards")
-    sub.add_argument("corpora", nargs="+", help="corpora, as for vocab; with --merge, the folders of parts")
-    _tokenizer_flags(sub)
-    sub.add_argument("-o", "--output", required=True, help="shards folder")
-    sub.add_argument("--weights", help="how often an epoch reads each corpus, for example 1,0.5")
-    sub.add_argument("--field", help="field of JSON objects that holds the text")
-    sub.add_argument("--document", default="blank", help="what ends a document: blank, line or file")
-    sub.add_argument("--shard-bytes", type=int, default=4 << 20, help="bytes of text in a shard")
-    sub.add_argument("--part", default="1/1", help="make only part k/n of the shards")
-    sub.add_argument("--merge", action="store_true", help="merge folders of parts made elsewhere")
-
-    from keras_bert2d.training.finetune import FinetuneConfig
-    from keras_bert2d.training.pretrain import PretrainConfig
-
-    sub = command("pretrain", _pretrain, "pretrain an encoder on shards")
-    _config_flags(sub, PretrainConfig)
-    sub = command("finetune", _finetune, "fine-tune a pretrained encoder for a task")
-    sub.add_argument("task", choices=("tag",), help="tag: a label for each word")
-    _config_flags(sub, FinetuneConfig)
-
-    sub = command("evaluate", _evaluate, "score a fine-tuned model on a labelled file")
-    sub.add_argument("--model", required=True, help="preset or run folder")
-    sub.add_argument("--test", required=True, help="labelled file")
-    sub.add_argument("--format", help="conllu or conll, where the name does not tell")
-
-    sub = command("predict", _predict, "label the words of a file, or fill the [MASK]s of texts")
-    sub.add_argument("--model", required=True, help="preset or run folder")
-    sub.add_argument("--input", required=True, help="texts, one a line, CoNLL-U, CoNLL columns, or -")
-    sub.add_argument("-o", "--output", help="file to write, instead of stdout")
-    sub.add_argument("--format", choices=("text", "conllu", "conll"), help="where the name does not tell")
-    sub.add_argument("--top-k", type=int, default=5, help="candidates for each [MASK]")
-    return parser
-
-
-def _tokenizer_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--vocab", help="vocabulary file")
-    parser.add_argument("--casing", default="cased", help="cased, uncased or turkish")
-    parser.add_argument("--max-words", type=int, default=512, help="words of one numbering")
-    parser.add_argument(
-        "--max-intermediate-subwords", type=int, default=3, help="M, places between first and last piece"
-    )
-    parser.add_argument("--overflow", default="floor", help="floor, rounded or last")
-    parser.add_argument("--word-numbering", default="continue", help="continue or restart")
-
-
-def _config_flags(parser: argparse.ArgumentParser, config: type) -> None:
-    """A flag for each option of a configuration, and `--config` for a file of them."""
-    parser.add_argument("--config", help="JSON file of these options; flags win over it")
-    types = typing.get_type_hints(config)
-    for field in dataclasses.fields(config):
-        names = ["-o", "--output"] if field.name == "output" else [f"--{field.name.replace('_', '-')}"]
-        kind = (typing.get_args(types[field.name]) or (types[field.name],))[0]
-        known = field.default not in (dataclasses.MISSING, None, False)
-        text = field.metadata["help"] + (f" (default: {field.default})" if known else "")
-        if kind is bool:
-            parser.add_argument(*names, action=argparse.BooleanOptionalAction, default=None, help=text)
-        else:
-            parser.add_argument(*names, type=kind, choices=field.metadata["choices"], help=text)
 
 
 def _load_config(config: type, options: argparse.Namespace):
@@ -251,20 +157,20 @@ def _prepare(options: argparse.Namespace) -> None:
 
 
 def _pretrain(options: argparse.Namespace) -> None:
-    from keras_bert2d.training.pretrain import PretrainConfig, pretrain
+    from keras_bert2d.training.pretrain import pretrain
 
-    config = _load_config(PretrainConfig, options)
-    _show(
-        options, {"run": config.output, "preset": os.path.join(config.output, "preset"), **pretrain(config)}
-    )
+    _show_run(options, pretrain(options.loaded))
 
 
 def _finetune(options: argparse.Namespace) -> None:
-    from keras_bert2d.training.finetune import FinetuneConfig, finetune_tagger
+    from keras_bert2d.training.finetune import finetune_tagger
 
-    config = _load_config(FinetuneConfig, options)
-    scores = finetune_tagger(config)
-    _show(options, {"run": config.output, "preset": os.path.join(config.output, "preset"), **scores})
+    _show_run(options, finetune_tagger(options.loaded))
+
+
+def _show_run(options: argparse.Namespace, scores: dict[str, float]) -> None:
+    folder = options.loaded.output
+    _show(options, {"run": folder, "preset": os.path.join(folder, "preset"), **scores})
 
 
 def _evaluate(options: argparse.Namespace) -> None:
@@ -302,6 +208,17 @@ def _import_quietly() -> None:
         os.close(saved)
         os.close(null)
 
+
+_COMMANDS = {
+    "demo": _demo,
+    "vocab": _vocab,
+    "inspect": _inspect,
+    "prepare": _prepare,
+    "pretrain": _pretrain,
+    "finetune": _finetune,
+    "evaluate": _evaluate,
+    "predict": _predict,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

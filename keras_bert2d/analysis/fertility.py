@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert2d.data.readers import input_size, read_text_blocks
 from keras_bert2d.errors import InputError
 from keras_bert2d.progress import progress
+from keras_bert2d.reading.texts import input_size, read_text_blocks
 from keras_bert2d.text.special_tokens import UNK
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 
@@ -136,7 +136,7 @@ def measure_fertility(
 
     Args:
         tokenizer: The tokenizer to measure.
-        files: list of paths, as `keras_bert2d.data.readers.read_text_blocks` reads them.
+        files: list of paths, as `keras_bert2d.reading.texts.read_text_blocks` reads them.
         field: string. The field of each JSON object that holds the text, for JSON lines.
 
     Returns:

@@ -11,15 +11,14 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from keras_bert2d.choices import REPLACEMENTS, ROWS, check_choice
 from keras_bert2d.data.shards import Manifest, decode_records
-from keras_bert2d.errors import InputError
 from keras_bert2d.text.masking import MaskRules
 from keras_bert2d.text.packing import join_sentences, pack_texts
 from keras_bert2d.text.pairs import choose_pairs, pack_pairs
 from keras_bert2d.text.rows import make_rows
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 
-ROWS = ("packed", "full_sentences")
 # Records of a window, shards read side by side, and records that are shuffled among each other.
 WINDOW_RECORDS = 64
 OPEN_SHARDS = 16
@@ -52,11 +51,8 @@ class RowSettings:
     replacement: str = "unigram"
 
     def __post_init__(self) -> None:
-        for name, allowed in (("rows", ROWS), ("replacement", ("unigram", "uniform"))):
-            if getattr(self, name) not in allowed:
-                raise InputError(
-                    f"`{name}` must be one of {', '.join(allowed)}. Received: {name}={getattr(self, name)!r}"
-                )
+        check_choice("rows", self.rows, ROWS)
+        check_choice("replacement", self.replacement, REPLACEMENTS)
 
     @property
     def max_pairs_per_row(self) -> int:

@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from keras_bert2d.data.readers import input_size, read_text_blocks
 from keras_bert2d.data.shards import (
     MANIFEST,
     VOCABULARY,
@@ -33,6 +32,7 @@ from keras_bert2d.data.shards import (
 from keras_bert2d.errors import InputError
 from keras_bert2d.files import atomic_file, sha256_of
 from keras_bert2d.progress import progress
+from keras_bert2d.reading.texts import input_size, read_text_blocks
 from keras_bert2d.text.packing import without_empty
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 from keras_bert2d.text.vocabulary import vocabulary_digest

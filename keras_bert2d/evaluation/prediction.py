@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import IO
 
 from keras_bert2d.data.conll import read_tagged, write_tagged
-from keras_bert2d.data.readers import read_text_blocks
 from keras_bert2d.errors import InputError
 from keras_bert2d.models.masked_lm import Bert2DMaskedLM
 from keras_bert2d.models.presets import preset_folder, task_name
 from keras_bert2d.models.token_classifier import Bert2DTokenClassifier
 from keras_bert2d.progress import progress
+from keras_bert2d.reading.texts import read_text_blocks
 
 _BATCH = 64
 

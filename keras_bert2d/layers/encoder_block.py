@@ -3,10 +3,9 @@
 import keras
 from keras import ops
 
+from keras_bert2d.choices import NORM_ORDERS, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.layers.initializers import bert_initializer
-
-NORM_ORDERS = ("post", "pre")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
@@ -72,16 +71,12 @@ class EncoderBlock(keras.layers.Layer):
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        if norm_order not in NORM_ORDERS:
-            raise InputError(
-                f"`norm_order` must be one of {', '.join(NORM_ORDERS)}. Received: norm_order={norm_order!r}"
-            )
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.dropout = dropout
         self.activation = keras.activations.get(activation)
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.norm_order = norm_order
+        self.norm_order = check_choice("norm_order", norm_order, NORM_ORDERS)
 
     def build(self, hidden_shape, attention_bias_shape) -> None:
         width = hidden_shape[-1]

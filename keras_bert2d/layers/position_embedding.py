@@ -8,7 +8,6 @@ from keras_bert2d.errors import InputError
 from keras_bert2d.layers.initializers import bert_initializer
 
 # What every position embedding is called with, as keyword arguments.
-POSITION_SCHEMES = ("two_d", "learned")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")

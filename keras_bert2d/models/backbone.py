@@ -3,6 +3,7 @@
 import keras
 import keras_hub
 
+from keras_bert2d.choices import POSITION_SCHEMES, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.layers import (
     EncoderBlock,
@@ -11,7 +12,6 @@ from keras_bert2d.layers import (
     TwoDPositionEmbedding,
 )
 from keras_bert2d.layers.initializers import bert_initializer
-from keras_bert2d.layers.position_embedding import POSITION_SCHEMES
 from keras_bert2d.models.saved_dtype import KeepsDtype
 from keras_bert2d.models.sizes import size_arguments
 
@@ -87,11 +87,7 @@ class Bert2DBackbone(KeepsDtype, keras_hub.models.Backbone):
         ):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"`{name}` must be an integer of at least 1. Received: {name}={value!r}")
-        if position_scheme not in POSITION_SCHEMES:
-            raise InputError(
-                f"`position_scheme` must be one of {', '.join(POSITION_SCHEMES)}. "
-                f"Received: position_scheme={position_scheme!r}"
-            )
+        check_choice("position_scheme", position_scheme, POSITION_SCHEMES)
         if not 0 <= dropout < 1:
             raise InputError(f"`dropout` must lie in [0, 1). Received: dropout={dropout!r}")
 

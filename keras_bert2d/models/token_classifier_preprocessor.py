@@ -9,6 +9,7 @@ import keras_hub
 import numpy as np
 import tensorflow as tf
 
+from keras_bert2d.choices import LABELLED_PIECES, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.models.backbone import Bert2DBackbone
 from keras_bert2d.text.inputs import (
@@ -20,7 +21,6 @@ from keras_bert2d.text.inputs import (
     require,
 )
 from keras_bert2d.text.labels import (
-    check_labelled_pieces,
     label_pieces,
     split_sentences_into_words,
     word_rows,
@@ -104,7 +104,7 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
         self.tokenizer = tokenizer
         self.labels = _check_labels(labels)
         self.sequence_length = sequence_length
-        self.label_pieces = check_labelled_pieces(label_pieces)
+        self.label_pieces = check_choice("label_pieces", label_pieces, LABELLED_PIECES)
         # A tokenizer without a vocabulary is about to be loaded from a preset.
         if tokenizer.vocabulary is not None:
             RowRules.of(tokenizer, sequence_length)

@@ -16,23 +16,13 @@ take the slow way.
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_bert2d.errors import InputError
 from keras_bert2d.text.ragged import repeat, rows_of
-
-CASINGS = ("cased", "uncased", "turkish")
 
 # What BERT's cleaning drops (tab, newline and carriage return are white space, not control characters).
 _DROPPED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\p{Co}\x{FFFD}"
 _ODD_SPACES = r"\t\n\r\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 # Matches valid UTF-8 only: RE2 reads UTF-8, and a byte that is none matches no character class.
 _CLEAN = rf"[^{_DROPPED}{_ODD_SPACES}\x{{D800}}-\x{{DFFF}}]*"
-
-
-def check_casing(casing: str) -> str:
-    """Returns `casing`, or raises `InputError` where there is no such casing."""
-    if casing not in CASINGS:
-        raise InputError(f"`casing` must be one of {', '.join(CASINGS)}. Received: casing={casing!r}")
-    return casing
 
 
 def normalize(texts: tf.Tensor, casing: str) -> tf.Tensor:

@@ -15,12 +15,10 @@ The label of a data word is read at its first piece.
 
 import tensorflow as tf
 
-from keras_bert2d.errors import InputError
+from keras_bert2d.choices import LABELLED_PIECES, check_choice
 from keras_bert2d.text.ragged import row_and_place
 from keras_bert2d.text.rows import RowRules, cut, make_rows, pieces_of
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
-
-LABELLED_PIECES = ("first", "all")
 
 _LETTER = r"[\p{L}\p{M}\p{N}]"
 # Between two words without white space stand at the most characters that cleaning dropped.
@@ -104,7 +102,7 @@ def label_pieces(
     >>> labels.numpy().tolist(), weights.numpy().tolist()
     ([[0, 7, 7, 7, 9, 0]], [[0.0, 1.0, 1.0, 1.0, 1.0, 0.0]])
     """
-    check_labelled_pieces(which)
+    check_choice("label_pieces", which, LABELLED_PIECES)
     row, place = row_and_place(columns.row_lengths())
     widths = counts.values if which == "all" else tf.ones_like(counts.values)
     word, step = row_and_place(widths)
@@ -121,15 +119,6 @@ def label_pieces(
     else:
         weights = word_weights.values
     return spread(labels.values), spread(weights)
-
-
-def check_labelled_pieces(which: str) -> str:
-    """Returns `which`, or raises `InputError` where it is none of `LABELLED_PIECES`."""
-    if which not in LABELLED_PIECES:
-        raise InputError(
-            f"`label_pieces` must be one of {', '.join(LABELLED_PIECES)}. Received: label_pieces={which!r}"
-        )
-    return which
 
 
 def split_sentences_into_words(

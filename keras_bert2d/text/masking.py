@@ -12,10 +12,9 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from keras_bert2d.choices import MASKINGS, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.text.ragged import row_and_place
-
-MASKINGS = ("word", "token")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +39,7 @@ class MaskRules:
     masking: str = "word"
 
     def __post_init__(self) -> None:
-        if self.masking not in MASKINGS:
-            raise InputError(
-                f"`masking` must be one of {', '.join(MASKINGS)}. Received: masking={self.masking!r}"
-            )
+        check_choice("masking", self.masking, MASKINGS)
         if not 0 < self.rate < 1:
             raise InputError(f"The masking rate must lie between 0 and 1. Received: rate={self.rate!r}")
         if self.max_predictions_per_row < 1:

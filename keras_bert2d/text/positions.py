@@ -14,12 +14,10 @@ import dataclasses
 
 import tensorflow as tf
 
+from keras_bert2d.choices import OVERFLOWS, WORD_NUMBERINGS, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.text.ragged import row_and_place
 from keras_bert2d.text.special_tokens import CONTINUATION_PREFIX, PAD, SEP
-
-OVERFLOWS = ("floor", "rounded", "last")
-WORD_NUMBERINGS = ("continue", "restart")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +46,8 @@ class IdRules:
                 raise InputError(
                     f"`{name}` must be an integer of at least {least}. Received: {name}={value!r}"
                 )
-        for name, allowed in (("overflow", OVERFLOWS), ("word_numbering", WORD_NUMBERINGS)):
-            if getattr(self, name) not in allowed:
-                raise InputError(
-                    f"`{name}` must be one of {', '.join(allowed)}. Received: {name}={getattr(self, name)!r}"
-                )
+        check_choice("overflow", self.overflow, OVERFLOWS)
+        check_choice("word_numbering", self.word_numbering, WORD_NUMBERINGS)
 
     def to_dict(self) -> dict[str, int | str]:
         """Returns the rules as the keyword arguments that make them again."""

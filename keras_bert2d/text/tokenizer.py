@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from keras_hub.src.utils.preset_utils import load_json
 
+from keras_bert2d.choices import CASINGS, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.text import casing as casing_rules
 from keras_bert2d.text.positions import IdRules
@@ -78,7 +79,7 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         if dtype not in ("int32", "string"):
             raise InputError(f'`dtype` must be "int32" or "string". Received: dtype={dtype!r}')
         super().__init__(dtype=dtype, **kwargs)
-        self.casing = casing_rules.check_casing(casing)
+        self.casing = check_choice("casing", casing, CASINGS)
         self.id_rules = IdRules(max_words, max_intermediate_subwords, overflow, word_numbering)
         self.special_tokens_in_strings = special_tokens_in_strings
         self.file_assets = [VOCABULARY_FILE]

@@ -12,11 +12,12 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordPieceTrainer
 
-from keras_bert2d.data.readers import input_size, read_text_blocks
+from keras_bert2d.choices import CASINGS, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.files import atomic_file
 from keras_bert2d.progress import progress
-from keras_bert2d.text.casing import check_casing, normalize
+from keras_bert2d.reading.texts import input_size, read_text_blocks
+from keras_bert2d.text.casing import normalize
 from keras_bert2d.text.special_tokens import CONTINUATION_PREFIX, SPECIAL_TOKENS, UNK
 from keras_bert2d.text.words import MAX_CHARACTERS_PER_WORD
 
@@ -49,7 +50,7 @@ def train_vocabulary(
     letters that continue words, then the merged pieces, the most frequent merge first.
 
     Args:
-        files: list of paths, as `keras_bert2d.data.readers.read_text_blocks` reads them.
+        files: list of paths, as `keras_bert2d.reading.texts.read_text_blocks` reads them.
         vocabulary_size: int. The number of pieces, special pieces and letters included; fewer come
             back where the text is too small to merge so many.
         casing: `"cased"`, `"uncased"` or `"turkish"`, as the tokenizer will have it.
@@ -74,7 +75,7 @@ def train_vocabulary(
     ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'd', 'e', 'l', 'r', 'v',
      '##d', '##e', '##l', '##r', '##v', 'ev', '##er', '##ler', 'evler']
     """
-    check_casing(casing)
+    check_choice("casing", casing, CASINGS)
     for name, value in (("min_frequency", min_frequency), ("limit_alphabet", limit_alphabet)):
         if value < 1:
             raise InputError(f"{name} must be at least 1. Received: {name}={value}")

@@ -3,9 +3,7 @@
 import keras
 import tensorflow as tf
 
-from keras_bert2d.errors import InputError
-
-DECAYS = ("linear", "cosine", "constant")
+from keras_bert2d.choices import DECAYS, check_choice
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
@@ -29,8 +27,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak: float, steps: int, warmup_steps: int, decay: str = "linear") -> None:
         super().__init__()
-        if decay not in DECAYS:
-            raise InputError(f"`decay` must be one of {', '.join(DECAYS)}. Received: decay={decay!r}")
+        check_choice("decay", decay, DECAYS)
         self.peak, self.steps, self.warmup_steps, self.decay = peak, steps, warmup_steps, decay
 
     def __call__(self, step):

@@ -5,9 +5,8 @@ import os
 
 import tensorflow as tf
 
+from keras_bert2d.choices import STRATEGIES, check_choice
 from keras_bert2d.errors import InputError
-
-STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 
 
 def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
@@ -25,8 +24,7 @@ def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
     Raises:
         InputError: No such strategy, a `TF_CONFIG` that cannot be read, or no TPU.
     """
-    if name not in STRATEGIES:
-        raise InputError(f"There is no such strategy; there are {', '.join(STRATEGIES)}. Received: {name!r}")
+    check_choice("strategy", name, STRATEGIES)
     if name == "auto":
         if _cluster():
             name = "multiworker"

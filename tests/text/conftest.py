@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_bert2d.text.casing import CASINGS
+from keras_bert2d.choices import CASINGS
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 
 

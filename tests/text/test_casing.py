@@ -9,14 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers.normalizers import BertNormalizer
 
+from keras_bert2d.choices import CASINGS, check_choice
 from keras_bert2d.errors import InputError
-from keras_bert2d.text.casing import (
-    CASINGS,
-    character_at_byte,
-    check_casing,
-    normalize,
-    normalize_with_sources,
-)
+from keras_bert2d.text.casing import character_at_byte, normalize, normalize_with_sources
 from tests.text.strategies import raw_texts
 
 casings = st.sampled_from(CASINGS)
@@ -86,7 +81,7 @@ def test_cleaning_drops_control_characters_and_mends_spaces(text, expected, casi
 
 def test_an_unknown_casing_is_refused_by_name():
     with pytest.raises(InputError, match="casing='upper'"):
-        check_casing("upper")
+        check_choice("casing", "upper", CASINGS)
 
 
 def test_lower_case_does_not_hang_on_the_locale_of_the_process():

@@ -8,7 +8,8 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_bert2d.text.casing import CASINGS, normalize
+from keras_bert2d.choices import CASINGS
+from keras_bert2d.text.casing import normalize
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 from tests.reference import SPECIAL
 from tests.text.pieces import slices

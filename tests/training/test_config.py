@@ -5,8 +5,8 @@ import pytest
 
 from keras_bert2d.errors import InputError
 from keras_bert2d.training.config import Config, check_positive, option
-from keras_bert2d.training.finetune import FinetuneConfig
-from keras_bert2d.training.pretrain import PretrainConfig
+from keras_bert2d.training.finetune_config import FinetuneConfig
+from keras_bert2d.training.pretrain_config import PretrainConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from keras_bert2d.errors import InputError
 from keras_bert2d.models.masked_lm import Bert2DMaskedLM
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 from keras_bert2d.training.optimizer import WarmupDecay, make_optimizer
-from keras_bert2d.training.pretrain import PretrainConfig, make_model, pretrain
+from keras_bert2d.training.pretrain import PretrainConfig, make_model, pretrain, row_settings
 from keras_bert2d.training.step import HeadStep
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -180,7 +180,7 @@ def test_a_compiled_step_gives_the_loss_of_one_that_is_not(tiny_options, accumul
         model = make_model(config, read_tokenizer(config.data))
         optimizer = make_optimizer(WarmupDecay(1e-2, 4, 1), model.trainable_variables)
     step = HeadStep(strategy, model, optimizer, accumulation, clip_norm=1.0, jit_compile=True)
-    data = pretraining_dataset(config.data, config.row_settings(), 8, with_place=True).take(2).cache()
+    data = pretraining_dataset(config.data, row_settings(config), 8, with_place=True).take(2).cache()
     batches = iter(strategy.experimental_distribute_dataset(data))
     for batch in data:
         expected = step.evaluate(batch)

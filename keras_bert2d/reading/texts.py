@@ -12,11 +12,11 @@ from typing import IO
 
 import numpy as np
 
-from keras_bert2d.data.lines import json_chunks, plain_chunks
+from keras_bert2d.choices import DOCUMENT_RULES, check_choice
 from keras_bert2d.errors import InputError
+from keras_bert2d.reading.lines import json_chunks, plain_chunks
 
 STANDARD_INPUT = "-"
-DOCUMENT_RULES = ("blank", "line", "file")
 
 _JSON_ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -82,9 +82,7 @@ def read_text_blocks(
     >>> len(block.lines), block.documents.tolist()
     (3, [0, 0, 1])
     """
-    if document not in DOCUMENT_RULES:
-        rules = ", ".join(DOCUMENT_RULES)
-        raise InputError(f"document must be one of {rules}. Received: document={document!r}")
+    check_choice("document", document, DOCUMENT_RULES)
     if block_bytes < 1:
         raise InputError(f"block_bytes must be at least 1. Received: block_bytes={block_bytes}")
     chunks = _numbered_chunks(_expand(paths), field, document, block_bytes)

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from keras_bert2d.data import lines as lines_module
-from keras_bert2d.data.readers import input_size, read_text_blocks
 from keras_bert2d.errors import InputError
+from keras_bert2d.reading.texts import input_size, read_text_blocks
 
 TEXT = "Ev büyük.\nEvler büyük.\n\nKedi uyudu.\n\n\n \t\nİstanbul'da kar\n".encode()
 TEXT_LINES = [line.encode() for line in ("Ev büyük.", "Evler büyük.", "Kedi uyudu.", "İstanbul'da kar")]
