@@ -1,26 +1,20 @@
-"""Raw text of any size in bounded memory: plain, gzip, JSON lines, folders, standard input."""
+"""Raw text of any size in bounded memory: plain, packed, JSON lines, folders, standard input."""
 
-import contextlib
 import functools
-import gzip
 import os
-import sys
-import zlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO
 
 import numpy as np
 
 from keras_bert2d.choices import DOCUMENT_RULES, check_choice
 from keras_bert2d.errors import InputError
+from keras_bert2d.reading.encoding import BadLines, check_encoding, warn_of_bad_lines
 from keras_bert2d.reading.lines import json_chunks, plain_chunks
+from keras_bert2d.reading.streams import STANDARD_INPUT, check_start, open_text
 
-STANDARD_INPUT = "-"
-
-_JSON_ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_JSON_LINES = re.compile(r"\.jsonl?(\.(gz|bz2|xz))?$", re.IGNORECASE)
 
 
 @dataclass
@@ -32,7 +26,7 @@ class TextBlock:
         lines: list of bytes. Lines that are not blank, without their line ends, not decoded.
         documents: int64 array `[len(lines)]`. The document of each line, counted over all inputs
             from 0 without gaps.
-        bytes_read: int. Bytes of the files (compressed ones for gzip) used up since the block
+        bytes_read: int. Bytes of the files (of packed ones as they lie there) used up since the block
             before: what a progress bar over `input_size` counts.
     """
 
@@ -47,32 +41,36 @@ def read_text_blocks(
     *,
     field: str | None = None,
     document: str = "blank",
+    encoding: str = "utf-8",
     block_bytes: int = 4 << 20,
 ) -> Iterator[TextBlock]:
     r"""Reads inputs one after the other, a few megabytes at a time.
 
     A line is blank where it holds ASCII white space only. A line over 1 MiB is cut at white space,
     or between two characters where there is none, into lines of one document. What is in the blocks
-    depends on the inputs, `document` and `block_bytes` alone. Names and settings are checked at the
-    call, contents as they are read.
+    depends on the inputs, `document` and `block_bytes` alone. Names, settings and the start of each
+    file are checked at the call, the rest as it is read. At the end a warning counts the lines that are
+    not in their encoding, which may be few.
 
     Args:
         paths: list of paths. A file; a folder (all files in it and in the folders inside, sorted by
-            name; links to folders are not followed); `"-"` for standard input. A name that ends in
-            `.gz` is gzip; `.json`, `.jsonl`, `.json.gz` and `.jsonl.gz` are JSON lines.
+            name; links to folders are not followed); `"-"` for standard input. Files packed by gzip, bzip2
+            or xz are told by their content. Names that end in `.json` or `.jsonl`, before `.gz`, `.bz2` or
+            `.xz`, are JSON lines.
         field: string. The field of each JSON object that holds the text, which may have several
             lines. Where it is given every input is JSON lines; where not, the field is `"text"`.
         document: string. What ends a document: `"blank"` (a blank line; in JSON lines the end of
             the object and nothing else), `"line"` (the end of each line, also inside an object) or
             `"file"`. A new file always starts a document.
-        block_bytes: int. How much uncompressed input is read at once. A block holds about as much.
+        encoding: string. The encoding of all files, `"iso-8859-9"` say.
+        block_bytes: int. How much unpacked input is read at once. A block holds about as much.
 
     Returns:
         An iterator of `TextBlock`s. A block holds lines of one input only, and at least one line.
 
     Raises:
-        InputError: A file that is missing, unreadable, damaged or UTF-16, a malformed JSON line,
-            inputs without one line of text, or an unknown `document`.
+        InputError: A file that is missing, unreadable, damaged, no text or in another encoding, a
+            malformed JSON line, inputs without one line of text, or an unknown `document`.
 
     Example:
     >>> import pathlib, tempfile
@@ -85,7 +83,10 @@ def read_text_blocks(
     check_choice("document", document, DOCUMENT_RULES)
     if block_bytes < 1:
         raise InputError(f"block_bytes must be at least 1. Received: block_bytes={block_bytes}")
-    chunks = _numbered_chunks(_expand(paths), field, document, block_bytes)
+    encoding, files = check_encoding(encoding), _expand(paths)
+    for _, name in files:
+        check_start(name, encoding)
+    chunks = _numbered_chunks(files, field, document, encoding, block_bytes)
     return _joined(chunks, block_bytes)
 
 
@@ -165,15 +166,16 @@ def _joined(
 
 
 def _numbered_chunks(
-    files: list[tuple[int, str]], field: str | None, document: str, block_bytes: int
+    files: list[tuple[int, str]], field: str | None, document: str, encoding: str, block_bytes: int
 ) -> Iterator[tuple[int, list[bytes], np.ndarray, int]]:
     """Yields source, lines, their documents and the bytes used up, for each read of each file."""
     last_document = -1
+    bad_lines: list[tuple[str, BadLines]] = []
     for source, name in files:
         at_start = True
-        with _opened(name) as stream:
+        with open_text(name, encoding) as stream:
             read = functools.partial(stream.read, block_bytes)
-            if field is not None or name.lower().endswith(_JSON_ENDINGS):
+            if field is not None or _JSON_LINES.search(name):
                 field_name = "text" if field is None else field
                 chunks = json_chunks(read, document, field_name, stream.name)
             else:
@@ -185,52 +187,9 @@ def _numbered_chunks(
                 documents = last_document + np.cumsum(opens, dtype=np.int64)
                 last_document += int(np.count_nonzero(opens))
                 yield source, lines, documents, stream.newly_used()
+            if stream.bad_lines.count:
+                bad_lines.append((stream.name, stream.bad_lines))
+    warn_of_bad_lines(bad_lines)
     if last_document < 0:
         names = ", ".join(name for _, name in files[:3]) + (", …" if len(files) > 3 else "")
         raise InputError(f"the input holds no line of text. Received: {names}")
-
-
-class _Stream:
-    """A file's text in reads of full size, without its byte order mark."""
-
-    def __init__(self, name: str, file: IO[bytes], on_disk: IO[bytes] | None = None) -> None:
-        self.name = name
-        self._file = file
-        self._on_disk = on_disk
-        self._bytes_read = self._bytes_reported = 0
-
-    def read(self, size: int) -> bytes:
-        # Four bytes at least: the mark is not torn apart, and what follows it shows the file's end.
-        data = self._file.read(max(size, 4))
-        is_first = self._bytes_read == 0
-        self._bytes_read += len(data)
-        if is_first and data.startswith(_UTF16_MARKS):
-            raise InputError(
-                f"{self.name} is UTF-16: convert it to UTF-8, for example with `iconv -f UTF-16`"
-            )
-        return data.removeprefix(_BYTE_ORDER_MARK) if is_first else data
-
-    def newly_used(self) -> int:
-        """Returns the bytes of the file on disk that were used up since the last call."""
-        total = self._bytes_read if self._on_disk is None else self._on_disk.tell()
-        used, self._bytes_reported = total - self._bytes_reported, total
-        return used
-
-
-@contextlib.contextmanager
-def _opened(name: str) -> Iterator[_Stream]:
-    try:
-        if name == STANDARD_INPUT:
-            if sys.stdin is None:
-                raise InputError("standard input ('-') is closed: pipe text into the command")
-            yield _Stream("standard input", sys.stdin.buffer)
-        elif name.lower().endswith(".gz"):
-            with open(name, "rb") as on_disk, gzip.GzipFile(fileobj=on_disk) as file:
-                yield _Stream(name, file, on_disk)
-        else:
-            with open(name, "rb") as file:
-                yield _Stream(name, file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{name} is not gzip, or is damaged ({error}): get it again") from error
-    except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror or error}") from error
