@@ -32,13 +32,17 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--sentence", help="a sentence to tag, instead of asking for one")
 
     sub = command("vocab", "train a WordPiece vocabulary and measure it")
-    sub.add_argument("corpora", nargs="+", help="text, .gz, JSON lines, folders, or - for standard input")
+    sub.add_argument(
+        "corpora",
+        nargs="+",
+        help="text or JSON lines, packed or not; folders; - for standard input",
+    )
     sub.add_argument("-o", "--output", required=True, help="vocabulary file to write")
     sub.add_argument("--size", type=int, default=32_000, help="pieces (default: %(default)s)")
-    sub.add_argument("--casing", default="cased", help="cased, uncased or turkish")
+    _rule_flags(sub, "cased")
     sub.add_argument("--min-frequency", type=int, default=2, help="least count of a merge")
     sub.add_argument("--limit-alphabet", type=int, default=1000, help="most letters kept")
-    sub.add_argument("--field", help="field of JSON objects that holds the text")
+    _reading_flags(sub)
 
     sub = command("inspect", "show a text's pieces, words, ids and offsets, and the text masked")
     sub.add_argument("text", help="the text")
@@ -52,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     _tokenizer_flags(sub)
     sub.add_argument("-o", "--output", required=True, help="shards folder")
     sub.add_argument("--weights", help="how often an epoch reads each corpus, for example 1,0.5")
-    sub.add_argument("--field", help="field of JSON objects that holds the text")
+    _reading_flags(sub)
     sub.add_argument("--document", default="blank", help="what ends a document: blank, line or file")
     sub.add_argument("--shard-bytes", type=int, default=4 << 20, help="bytes of text in a shard")
     sub.add_argument("--part", default="1/1", help="make only part k/n of the shards")
@@ -68,25 +72,45 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--model", required=True, help="preset or run folder")
     sub.add_argument("--test", required=True, help="labelled file")
     sub.add_argument("--format", help="conllu or conll, where the name does not tell")
+    _encoding_flag(sub)
 
     sub = command("predict", "label the words of a file, or fill the [MASK]s of texts")
     sub.add_argument("--model", required=True, help="preset or run folder")
     sub.add_argument("--input", required=True, help="texts, one a line, CoNLL-U, CoNLL columns, or -")
     sub.add_argument("-o", "--output", help="file to write, instead of stdout")
     sub.add_argument("--format", choices=("text", "conllu", "conll"), help="where the name does not tell")
+    _encoding_flag(sub)
     sub.add_argument("--top-k", type=int, default=5, help="candidates for each [MASK]")
     return parser
 
 
 def _tokenizer_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vocab", help="vocabulary file")
-    parser.add_argument("--casing", default="cased", help="cased, uncased or turkish")
-    parser.add_argument("--max-words", type=int, default=512, help="words of one numbering")
+    _rule_flags(parser, "as the vocabulary was trained, else cased")
+
+
+def _rule_flags(parser: argparse.ArgumentParser, casing: str) -> None:
     parser.add_argument(
-        "--max-intermediate-subwords", type=int, default=3, help="M, places between first and last piece"
+        "--casing",
+        help="cased, uncased (accents stripped), lower (letters kept) or turkish (lower, with I→ı, İ→i) "
+        f"(default: {casing})",
     )
-    parser.add_argument("--overflow", default="floor", help="floor, rounded or last")
-    parser.add_argument("--word-numbering", default="continue", help="continue or restart")
+    for name, kind, text in (
+        ("--max-words", int, "words of one numbering (default: 512)"),
+        ("--max-intermediate-subwords", int, "M, places between first and last piece (default: 3)"),
+        ("--overflow", str, "floor, rounded or last (default: floor)"),
+        ("--word-numbering", str, "continue or restart (default: continue)"),
+    ):
+        parser.add_argument(name, type=kind, help=text)
+
+
+def _reading_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--field", help="field of JSON objects that holds the text")
+    _encoding_flag(parser)
+
+
+def _encoding_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--encoding", default="utf-8", help="encoding of the files (default: %(default)s)")
 
 
 def _config_flags(parser: argparse.ArgumentParser, config: type) -> None:

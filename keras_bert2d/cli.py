@@ -4,12 +4,13 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import sys
 import warnings
 
 from keras_bert2d.arguments import make_parser
-from keras_bert2d.errors import InputError
+from keras_bert2d.errors import InputError, InputWarning
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,6 +22,13 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit code: 0, or 2 where the input is bad, with one line on stderr that says how to mend it.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", InputWarning)
+        warnings.showwarning = _warning_line()
+        return _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         options = make_parser().parse_args(arguments)
         if options.config_class:
@@ -42,6 +50,18 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _warning_line():
+    """Returns what shows a warning as one line on stderr, each once: some inputs are read twice."""
+    shown = set()
+
+    def show(message, category, *place) -> None:
+        if str(message) not in shown:
+            shown.add(str(message))
+            print(f"keras-bert2d: warning: {message}", file=sys.stderr)
+
+    return show
+
+
 def _refuse(error: Exception) -> int:
     print("keras-bert2d:", *str(error).splitlines(), file=sys.stderr)
     return 2
@@ -52,22 +72,27 @@ def _load_config(config: type, options: argparse.Namespace):
     return config.load(options.config, **{name: vars(options)[name] for name in names})
 
 
+def _rules(options: argparse.Namespace) -> dict[str, str | int]:
+    """The casing and the id rules that are given as flags."""
+    from keras_bert2d.text.vocabulary import RULES
+
+    return {name: vars(options)[name] for name in RULES if vars(options)[name] is not None}
+
+
 def _tokenizer(options: argparse.Namespace):
     from keras_bert2d.models.presets import preset_folder
     from keras_bert2d.text.tokenizer import Bert2DTokenizer
+    from keras_bert2d.text.vocabulary import agreed_rules
 
-    if getattr(options, "model", None):
-        return Bert2DTokenizer.from_preset(preset_folder(options.model))
-    if not options.vocab:
-        raise InputError("A vocabulary is needed: name one with --vocab.")
-    return Bert2DTokenizer(
-        options.vocab,
-        options.casing,
-        options.max_words,
-        options.max_intermediate_subwords,
-        options.overflow,
-        options.word_numbering,
-    )
+    model = getattr(options, "model", None)
+    if bool(model) == bool(options.vocab):
+        named = "name one with --vocab." if not model else "that of --model. Leave --vocab out."
+        raise InputError(f"One vocabulary is needed: {named}")
+    if model:
+        tokenizer = Bert2DTokenizer.from_preset(preset_folder(model))
+        agreed_rules(tokenizer.rules, _rules(options), f"The tokenizer of {model}")
+        return tokenizer
+    return Bert2DTokenizer(options.vocab, **_rules(options))
 
 
 def _show(options: argparse.Namespace, result: dict, text: str | None = None) -> None:
@@ -79,9 +104,21 @@ def _show(options: argparse.Namespace, result: dict, text: str | None = None) ->
     else:
         width = max(map(len, result))
         for name, value in result.items():
-            print(
-                f"{name:<{width}}  {value:.4f}" if isinstance(value, float) else f"{name:<{width}}  {value}"
-            )
+            print(f"{name:<{width}}  {figure(value) if isinstance(value, float) else value}")
+
+
+def figure(value: float) -> str:
+    """Writes a number with four significant digits, without an exponent where it can be read.
+
+    Example:
+
+    >>> [figure(value) for value in (0.9012345, 0.0009, 1.23456e-05, 12.3456, 98765.4, 0.0)]
+    ['0.9012', '0.0009000', '1.235e-05', '12.35', '98765', '0']
+    """
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    before = math.floor(math.log10(abs(value)))
+    return f"{value:.3e}" if before < -4 else f"{value:.{max(0, 3 - before)}f}"
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -97,16 +134,21 @@ def _vocab(options: argparse.Namespace) -> None:
 
     if "-" in options.corpora:
         raise InputError("`vocab` reads its corpora twice, standard input can be read once: name a file.")
+    id_rules = _rules(options)
+    casing = id_rules.pop("casing", "cased")
     pieces = train_vocabulary(
         options.corpora,
         options.size,
-        options.casing,
+        casing,
         options.min_frequency,
         options.limit_alphabet,
         options.output,
         options.field,
+        options.encoding,
+        id_rules,
     )
-    fertility = measure_fertility(Bert2DTokenizer(pieces, options.casing), options.corpora, options.field)
+    tokenizer = Bert2DTokenizer(pieces, casing)
+    fertility = measure_fertility(tokenizer, options.corpora, options.field, options.encoding)
     result = {"vocabulary": options.output, "size": len(pieces), **fertility.to_dict()}
     _show(options, result, f"{options.output}: {len(pieces):,} pieces\n\n{fertility.to_text()}")
 
@@ -140,18 +182,21 @@ def _prepare(options: argparse.Namespace) -> None:
             weights=weights,
             field=options.field,
             document=options.document,
+            encoding=options.encoding,
             shard_bytes=options.shard_bytes,
             part=(number, parts),
         )
     if manifest is None:
         _show(options, {"shards": options.output, "finished": False}, "this part is done, others are not")
         return
-    figures = {name: sum(getattr(s, name) for s in manifest.shards) for name in ("texts", "words", "pieces")}
     result = {
         "shards": options.output,
         "files": len(manifest.shards),
         "documents": manifest.documents,
-        **figures,
+        "texts": manifest.texts,
+        "words": manifest.words,
+        "pieces": manifest.pieces,
+        "unknown_share_of_words": manifest.unknown / manifest.words,
     }
     _show(options, result)
 
@@ -176,9 +221,8 @@ def _show_run(options: argparse.Namespace, scores: dict[str, float]) -> None:
 def _evaluate(options: argparse.Namespace) -> None:
     from keras_bert2d.evaluation.tagging import evaluate_tagger
 
-    _show(options, {"model": options.model, "test": options.test, **evaluate_tagger(
-        options.model, options.test, options.format
-    )})  # fmt: skip
+    scores = evaluate_tagger(options.model, options.test, options.format, options.encoding)
+    _show(options, {"model": options.model, "test": options.test, **scores})
 
 
 def _predict(options: argparse.Namespace) -> None:
@@ -187,13 +231,21 @@ def _predict(options: argparse.Namespace) -> None:
 
     target = atomic_file(options.output) if options.output else contextlib.nullcontext(sys.stdout)
     with target as file:
-        predict_file(options.model, options.input, file, options.format, options.top_k, options.json)
+        predict_file(
+            options.model,
+            options.input,
+            file,
+            format=options.format,
+            top_k=options.top_k,
+            as_json=options.json,
+            encoding=options.encoding,
+        )
 
 
 def _import_quietly() -> None:
     """Imports TensorFlow without what its C++ side writes to stderr before anyone could ask it not to."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    warnings.filterwarnings("ignore", module="keras")
+    warnings.filterwarnings("ignore", module=r"keras(_hub)?(\.|$)")
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

@@ -130,14 +130,17 @@ class Fertility:
 
 
 def measure_fertility(
-    tokenizer: Bert2DTokenizer, files: Iterable[str | os.PathLike], field: str | None = None
+    tokenizer: Bert2DTokenizer,
+    files: Iterable[str | os.PathLike],
+    field: str | None = None,
+    encoding: str = "utf-8",
 ) -> Fertility:
     """Tokenises files and counts their words by the number of pieces, in bounded memory.
 
     Args:
         tokenizer: The tokenizer to measure.
         files: list of paths, as `keras_bert2d.reading.texts.read_text_blocks` reads them.
-        field: string. The field of each JSON object that holds the text, for JSON lines.
+        field, encoding: See `keras_bert2d.reading.texts.read_text_blocks`.
 
     Returns:
         A `Fertility`.
@@ -150,7 +153,7 @@ def measure_fertility(
     unknown = 0
     counts = np.zeros(1, np.int64)
     with tf.device("cpu"), progress(input_size(files), "measuring fertility", "B") as bar:
-        for block in read_text_blocks(files, field=field):
+        for block in read_text_blocks(files, field=field, encoding=encoding):
             for start in range(0, len(block.lines), _LINES_AT_ONCE):
                 pieces = tokenizer.tokenize(block.lines[start : start + _LINES_AT_ONCE])
                 found = np.bincount(pieces.values.row_lengths().numpy(), minlength=len(counts))

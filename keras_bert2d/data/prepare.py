@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import shutil
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,18 +30,21 @@ from keras_bert2d.data.shards import (
     read_manifest,
     write_records,
 )
-from keras_bert2d.errors import InputError
+from keras_bert2d.errors import InputError, InputWarning
 from keras_bert2d.files import atomic_file, sha256_of
 from keras_bert2d.progress import progress
+from keras_bert2d.reading.encoding import check_encoding
 from keras_bert2d.reading.texts import input_size, read_text_blocks
 from keras_bert2d.text.packing import without_empty
+from keras_bert2d.text.special_tokens import UNK
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
-from keras_bert2d.text.vocabulary import vocabulary_digest
+from keras_bert2d.text.vocabulary import read_vocabulary, rules_file, vocabulary_digest, write_vocabulary
 
 # What lies in a folder until its manifest is written, beside the notes of the shards.
 _SETTINGS = "prepare.json"
 _TOTAL = "total.json"
 _BATCH_LINES = 1024
+_MOST_UNKNOWN = 0.01
 
 
 def prepare(
@@ -51,6 +55,7 @@ def prepare(
     weights: Sequence[float] | None = None,
     field: str | None = None,
     document: str = "blank",
+    encoding: str = "utf-8",
     shard_bytes: int = 4 << 20,
     part: tuple[int, int] = (1, 1),
 ) -> Manifest | None:
@@ -64,7 +69,7 @@ def prepare(
         tokenizer: `Bert2DTokenizer`.
         output: The shards folder.
         weights: How often an epoch reads each corpus, for example 0.5 or 2; `None`: once.
-        field, document: See `read_text_blocks`.
+        field, document, encoding: See `read_text_blocks`.
         shard_bytes: int. Bytes of text in a shard.
         part: `(k, n)`: make the k-th of n parts of the shards.
 
@@ -86,9 +91,8 @@ def prepare(
         )
     if shard_bytes < 1:
         raise InputError(f"`shard_bytes` must be at least 1. Received: shard_bytes={shard_bytes}")
-    rules = {"casing": tokenizer.casing, **tokenizer.id_rules.to_dict()}
     settings = {
-        "tokenizer": rules,
+        "tokenizer": tokenizer.rules,
         "vocabulary_digest": vocabulary_digest(tokenizer.get_vocabulary()),
         "document": document,
         "corpora": [
@@ -96,10 +100,11 @@ def prepare(
             for corpus, weight in zip(corpora, weights, strict=True)
         ],
         "field": field,
+        "encoding": check_encoding(encoding),
         "shard_bytes": shard_bytes,
         "input_bytes": input_size(corpora),
     }
-    blocks = read_text_blocks(corpora, field=field, document=document)
+    blocks = read_text_blocks(corpora, field=field, document=document, encoding=encoding)
     output = Path(output)
     _check_folder(output, settings)
     if (output / MANIFEST).exists():
@@ -148,7 +153,8 @@ def merge(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> Ma
     total = _read_json(folders[0] / _TOTAL)
     output.mkdir(parents=True, exist_ok=True)
     for folder in folders:
-        for path in sorted(folder.glob("shard-*")) + [folder / VOCABULARY, folder / _SETTINGS]:
+        vocabulary = folder / VOCABULARY
+        for path in [*sorted(folder.glob("shard-*")), vocabulary, rules_file(vocabulary), folder / _SETTINGS]:
             if not (output / path.name).exists():
                 try:
                     os.link(path, output / path.name)
@@ -235,8 +241,7 @@ def _claim(output: Path, settings: dict, tokenizer: Bert2DTokenizer) -> None:
     output.mkdir(parents=True, exist_ok=True)
     if (output / _SETTINGS).exists():
         return
-    with atomic_file(output / VOCABULARY) as file:
-        file.writelines(f"{piece}\n" for piece in tokenizer.get_vocabulary())
+    write_vocabulary(output / VOCABULARY, tokenizer.get_vocabulary(), tokenizer.rules)
     with atomic_file(output / _SETTINGS) as file:
         json.dump(settings, file, indent=1, ensure_ascii=False)
 
@@ -290,9 +295,18 @@ def _merge(output: Path, settings: dict, total: int) -> Manifest | None:
         corpora=settings["corpora"],
         shards=[Shard(**note["shard"]) for note in notes],
         piece_counts=counts.tolist(),
+        # An unknown word is one piece.
+        unknown=int(counts[read_vocabulary(output / VOCABULARY).index(UNK)]),
     )
     if not manifest.pieces:
         raise InputError("The input has no word: it holds control characters only.")
+    if manifest.unknown > _MOST_UNKNOWN * manifest.words:
+        warnings.warn(
+            f"{manifest.unknown / manifest.words:.1%} of the words are [UNK]: is the vocabulary one of this "
+            f"language, trained with casing={settings['tokenizer']['casing']!r}?",
+            InputWarning,
+            stacklevel=3,
+        )
     with atomic_file(output / MANIFEST) as file:
         file.write(manifest.to_json())
     for i in range(total):

@@ -16,12 +16,12 @@ from keras_bert2d.errors import InputError
 from keras_bert2d.files import sha256_of
 from keras_bert2d.progress import progress
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
-from keras_bert2d.text.vocabulary import vocabulary_digest
+from keras_bert2d.text.vocabulary import read_vocabulary, vocabulary_digest
 
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.txt"
 RECORD_PIECES = 2048
-FORMAT = 1
+FORMAT = 2
 
 _FEATURES = {
     "pieces": tf.io.FixedLenFeature([], tf.string),
@@ -57,6 +57,7 @@ class Manifest:
         corpora: list of dicts with `name` and `weight`, how often an epoch reads the corpus.
         shards: list of `Shard`.
         piece_counts: list of int. How often each piece stands in the corpora.
+        unknown: int. The words that are `[UNK]`.
         format: int. The version of this layout.
     """
 
@@ -66,7 +67,16 @@ class Manifest:
     corpora: list[dict]
     shards: list[Shard]
     piece_counts: list[int] = field(repr=False)
+    unknown: int
     format: int = FORMAT
+
+    @property
+    def texts(self) -> int:
+        return sum(shard.texts for shard in self.shards)
+
+    @property
+    def words(self) -> int:
+        return sum(shard.words for shard in self.shards)
 
     @property
     def records(self) -> int:
@@ -117,7 +127,7 @@ def read_tokenizer(folder: str | Path, vocabulary: list[str] | None = None) -> B
         InputError: The vocabulary is not the one that the shards were made with.
     """
     manifest = read_manifest(folder)
-    tokenizer = Bert2DTokenizer(Path(folder) / VOCABULARY, **manifest.tokenizer)
+    tokenizer = Bert2DTokenizer(read_vocabulary(Path(folder) / VOCABULARY), **manifest.tokenizer)
     for pieces, source in ((tokenizer.get_vocabulary(), f"{folder}/{VOCABULARY}"), (vocabulary, "--vocab")):
         if pieces is not None and vocabulary_digest(pieces) != manifest.vocabulary_digest:
             raise InputError(

@@ -6,8 +6,14 @@ The steps, in this order, for every text:
 2. NFC;
 3. cleaning as BERT does it: control, format and private-use characters and U+FFFD are dropped, every
    white space becomes a space;
-4. casing: `"cased"` nothing; `"uncased"` accents stripped and lower case (Devlin et al. 2019, the
-   uncased models); `"turkish"` İ→i and I→ı, then lower case, accents kept.
+4. casing:
+   - `"cased"` nothing;
+   - `"uncased"` accents stripped and lower case (Devlin et al. 2019, the uncased models);
+   - `"lower"` lower case, letters kept, for most alphabets: *Kór* and *kör* stay two words;
+   - `"turkish"` the same with I→ı.
+
+In `"lower"` and `"turkish"` İ becomes i, and so does i with a combining dot above (U+0307): that is what
+lowering İ by the rules of other languages leaves behind, in much Turkish text.
 
 Nearly all texts are clean already, so one regular expression finds those that are not and only they
 take the slow way.
@@ -17,6 +23,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_bert2d.text.ragged import repeat, rows_of
+from keras_bert2d.text.stand_ins import put_stand_ins
 
 # What BERT's cleaning drops (tab, newline and carriage return are white space, not control characters).
 _DROPPED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\p{Co}\x{FFFD}"
@@ -24,13 +31,20 @@ _ODD_SPACES = r"\t\n\r\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{
 # Matches valid UTF-8 only: RE2 reads UTF-8, and a byte that is none matches no character class.
 _CLEAN = rf"[^{_DROPPED}{_ODD_SPACES}\x{{D800}}-\x{{DFFF}}]*"
 
+# The casings in which i has no dot of its own to lose.
+_DOTLESS = ("lower", "turkish")
+_DOT_ABOVE = 0x307
+_DOTTED = r"i\x{307}"
 
-def normalize(texts: tf.Tensor, casing: str) -> tf.Tensor:
+
+def normalize(texts: tf.Tensor, casing: str, special_pieces: bool = False) -> tf.Tensor:
     """Normalises texts for tokenising.
 
     Args:
         texts: string tensor `[n]`, bytes as the user gave them.
         casing: string, one of `CASINGS`.
+        special_pieces: bool. Whether special pieces that are spelled in the texts become stand-ins, see
+            `keras_bert2d.text.stand_ins`.
 
     Returns:
         String tensor `[n]`, valid UTF-8 without control characters.
@@ -40,6 +54,8 @@ def normalize(texts: tf.Tensor, casing: str) -> tf.Tensor:
     >>> normalize(tf.constant(["IŞIK İZMİR"]), "turkish")[0].numpy().decode()
     'ışık izmir'
     """
+    if casing in _DOTLESS:
+        texts = tf.strings.regex_replace(texts, _DOTTED, "i")
     dirty = tf.where(~tf.strings.regex_full_match(texts, _CLEAN))
     composed = tf_text.normalize_utf8(texts, "NFC")
     texts = tf.cond(
@@ -47,19 +63,20 @@ def normalize(texts: tf.Tensor, casing: str) -> tf.Tensor:
         lambda: tf.tensor_scatter_nd_update(composed, dirty, _clean(tf.gather_nd(texts, dirty))),
         lambda: composed,
     )
+    if special_pieces:
+        texts = put_stand_ins(texts)
     if casing == "uncased":
         texts = tf.strings.regex_replace(tf_text.normalize_utf8(texts, "NFD"), r"\p{Mn}+", "")
     return _lower(texts, casing)
 
 
 def normalize_with_sources(
-    texts: tf.Tensor, casing: str
+    texts: tf.Tensor, casing: str, special_pieces: bool = False
 ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
     """Normalises texts and tells which characters of the given text each result comes from.
 
     Args:
-        texts: string tensor `[n]`, bytes as the user gave them.
-        casing: string, one of `CASINGS`.
+        texts, casing, special_pieces: See `normalize`.
 
     Returns:
         The normalised texts, equal to those of `normalize`, and two int64 ragged tensors
@@ -69,9 +86,14 @@ def normalize_with_sources(
     codepoints = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
     starts = tf.ragged.range(codepoints.row_lengths())
     ends = starts + 1
-    texts, starts, ends = _compose(tf.strings.unicode_encode(codepoints, "UTF-8"), starts, ends, "NFC")
+    texts = tf.strings.unicode_encode(codepoints, "UTF-8")
+    if casing in _DOTLESS:
+        texts, starts, ends = _join_dots(texts, codepoints, starts, ends)
+    texts, starts, ends = _compose(texts, starts, ends, "NFC")
     texts, starts, ends = _drop(texts, starts, ends, rf"[{_DROPPED}]")
     texts = tf.strings.regex_replace(texts, rf"[{_ODD_SPACES}]", " ")
+    if special_pieces:
+        texts = put_stand_ins(texts)
     if casing == "uncased":
         texts, starts, ends = _compose(texts, starts, ends, "NFD")
         texts, starts, ends = _drop(texts, starts, ends, r"[\p{Mn}\x{FFFD}]")
@@ -115,15 +137,24 @@ def _lower(texts: tf.Tensor, casing: str) -> tf.Tensor:
     """Lower case, always one character for one, so that offsets stay true."""
     if casing == "cased":
         return texts
-    if casing == "turkish":
-        texts = tf.strings.regex_replace(texts, "İ", "i")
-        texts = tf.strings.regex_replace(texts, "I", "ı")
-    else:
-        # ICU goes by the locale of the process: a Turkish one would make this ı.
-        texts = tf.strings.regex_replace(texts, "I", "i")
+    # Lower case makes two characters of this one.
+    texts = tf.strings.regex_replace(texts, "İ", "i")
+    # Said outright in all casings: ICU goes by the locale of the process, and a Turkish one would make it ı.
+    texts = tf.strings.regex_replace(texts, "I", "ı" if casing == "turkish" else "i")
     # ICU would make the final sigma of a word another letter; BERT does not.
     texts = tf.strings.regex_replace(texts, "Σ", "σ")
     return tf.strings.lower(texts, encoding="utf-8")
+
+
+def _join_dots(
+    texts: tf.Tensor, codepoints: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """Makes i of i with a combining dot above; the letter's source ends behind the dot."""
+    codes, rows = codepoints.values, rows_of(codepoints)
+    joins = (codes[1:] == _DOT_ABOVE) & (codes[:-1] == ord("i")) & (rows[1:] == rows[:-1])
+    ends = ends.with_values(ends.values + tf.cast(tf.concat([joins, [False]], 0)[: tf.size(codes)], tf.int64))
+    is_kept = ~tf.concat([[False], joins], 0)[: tf.size(codes)]
+    return tf.strings.regex_replace(texts, _DOTTED, "i"), *_keep(is_kept, starts, ends)
 
 
 def _compose(
@@ -163,11 +194,17 @@ def _drop(
 ) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
     """Removes the characters that match `pattern`, U+FFFD among them, with their sources."""
     marked = tf.strings.regex_replace(texts, pattern, "\ufffd")
-    kept = tf.strings.unicode_decode(marked, "UTF-8").values != 0xFFFD
-    before = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
+    is_kept = tf.strings.unicode_decode(marked, "UTF-8").values != 0xFFFD
+    return tf.strings.regex_replace(texts, f"{pattern}+", ""), *_keep(is_kept, starts, ends)
+
+
+def _keep(
+    is_kept: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Returns the sources of the characters that are kept; `is_kept` is flat, a bool for each."""
+    before = tf.concat([[0], tf.cumsum(tf.cast(is_kept, tf.int64))], 0)
     splits = tf.gather(before, starts.row_splits)
-
-    def keep(flat: tf.Tensor) -> tf.RaggedTensor:
-        return tf.RaggedTensor.from_row_splits(tf.boolean_mask(flat, kept), splits, validate=False)
-
-    return tf.strings.regex_replace(texts, f"{pattern}+", ""), keep(starts.values), keep(ends.values)
+    return tuple(
+        tf.RaggedTensor.from_row_splits(tf.boolean_mask(ragged.values, is_kept), splits, validate=False)
+        for ragged in (starts, ends)
+    )

@@ -14,22 +14,19 @@ STAND_INS = {token: chr(0xE000 + i) for i, token in enumerate(SPECIAL_TOKENS)}
 _WRITABLE = (PAD, CLS, SEP, MASK)
 
 
-def put_stand_ins(normal: tf.Tensor, casing: str) -> tf.Tensor:
-    """Writes stand-ins for special pieces, spaces around them, with as many bytes as before.
+def put_stand_ins(texts: tf.Tensor) -> tf.Tensor:
+    """Writes stand-ins for special pieces, spaces around them, with as many characters as before.
 
     Args:
-        normal: string tensor `[row]`, normalised texts.
-        casing: string, the casing that they were normalised by.
+        texts: string tensor `[row]`, clean texts before casing: `[mask]` is text in all casings.
 
     Returns:
         String tensor `[row]`.
     """
     for token in _WRITABLE:
-        spelled = token if casing == "cased" else token.lower()
-        # A space, three bytes and spaces for the rest.
-        stand_in = f" {STAND_INS[token]}{' ' * (len(token) - 4)}"
-        normal = tf.strings.regex_replace(normal, re.escape(spelled), stand_in)
-    return normal
+        stand_in = f" {STAND_INS[token]}{' ' * (len(token) - 2)}"
+        texts = tf.strings.regex_replace(texts, re.escape(token), stand_in)
+    return texts
 
 
 def widen_stand_ins(
@@ -48,5 +45,5 @@ def widen_stand_ins(
     for token in _WRITABLE:
         here = tf.cast(ids.flat_values == id_of[token], tf.int64)
         starts = starts.with_flat_values(starts.flat_values - here)
-        ends = ends.with_flat_values(ends.flat_values + here * (len(token) - 4))
+        ends = ends.with_flat_values(ends.flat_values + here * (len(token) - 2))
     return starts, ends

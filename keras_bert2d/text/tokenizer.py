@@ -22,8 +22,16 @@ from keras_bert2d.text.special_tokens import (
     SEP,
     UNK,
 )
-from keras_bert2d.text.stand_ins import STAND_INS, put_stand_ins, widen_stand_ins
-from keras_bert2d.text.vocabulary import check_vocabulary, read_vocabulary
+from keras_bert2d.text.stand_ins import STAND_INS, widen_stand_ins
+from keras_bert2d.text.vocabulary import (
+    RULES,
+    agreed_rules,
+    check_vocabulary,
+    read_rules,
+    read_vocabulary,
+    rules_file,
+    write_vocabulary,
+)
 from keras_bert2d.text.words import MAX_CHARACTERS_PER_WORD, group_words, offsets_in_source
 
 VOCABULARY_FILE = "vocabulary.txt"
@@ -41,9 +49,11 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
     Args:
         vocabulary: list of strings, or the name of a file with one piece a line. The five special
             pieces must be in it; continuation pieces start with `##`.
-        casing: `"cased"`, `"uncased"` (lower case, accents stripped) or `"turkish"` (İ→i, I→ı, lower
-            case, accents kept).
-        max_words: int. See `IdRules`; also the most words that a row of a task may have.
+        casing: `"cased"`, `"uncased"` (lower case, accents stripped), `"lower"` (lower case, letters kept)
+            or `"turkish"` (the same with I→ı, İ→i). `None`: as saved beside the vocabulary file, see
+            `keras_bert2d.text.vocabulary`, else `"cased"`.
+        max_words: int. See `IdRules`; also the most words that a row of a task may have. `None`, here and
+            below: as saved beside the vocabulary file, else the default of `IdRules`.
         max_intermediate_subwords: int. See `IdRules`.
         overflow: string. See `IdRules`.
         word_numbering: string. See `IdRules`.
@@ -52,7 +62,8 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         dtype: `"int32"` for piece ids, `"string"` for the pieces themselves.
 
     Raises:
-        InputError: A special piece is missing, a piece stands twice, or a rule is unknown.
+        InputError: A special piece is missing, a piece stands twice, or a rule is unknown or contradicts
+            the one saved beside the vocabulary file.
 
     Example:
 
@@ -67,11 +78,11 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
     def __init__(
         self,
         vocabulary: Sequence[str] | str | os.PathLike | None = None,
-        casing: str = "cased",
-        max_words: int = 512,
-        max_intermediate_subwords: int = 3,
-        overflow: str = "floor",
-        word_numbering: str = "continue",
+        casing: str | None = None,
+        max_words: int | None = None,
+        max_intermediate_subwords: int | None = None,
+        overflow: str | None = None,
+        word_numbering: str | None = None,
         special_tokens_in_strings: bool = False,
         dtype: str = "int32",
         **kwargs,
@@ -79,8 +90,14 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         if dtype not in ("int32", "string"):
             raise InputError(f'`dtype` must be "int32" or "string". Received: dtype={dtype!r}')
         super().__init__(dtype=dtype, **kwargs)
-        self.casing = check_choice("casing", casing, CASINGS)
-        self.id_rules = IdRules(max_words, max_intermediate_subwords, overflow, word_numbering)
+        values = (casing, max_words, max_intermediate_subwords, overflow, word_numbering)
+        rules = dict(zip(RULES, values, strict=True))
+        if isinstance(vocabulary, (str, os.PathLike)):
+            source, vocabulary = vocabulary, read_vocabulary(vocabulary)
+            rules = agreed_rules(read_rules(source, vocabulary), rules, rules_file(source))
+        rules = {name: value for name, value in rules.items() if value is not None}
+        self.casing = check_choice("casing", rules.pop("casing", "cased"), CASINGS)
+        self.id_rules = IdRules(**rules)
         self.special_tokens_in_strings = special_tokens_in_strings
         self.file_assets = [VOCABULARY_FILE]
         for token, name in ((CLS, "cls"), (SEP, "sep"), (PAD, "pad"), (MASK, "mask"), (UNK, "unk")):
@@ -88,6 +105,11 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         self.vocabulary = None
         if vocabulary is not None:
             self.set_vocabulary(vocabulary)
+
+    @property
+    def rules(self) -> dict[str, str | int]:
+        """Casing and id rules, by name."""
+        return {"casing": self.casing, **self.id_rules.to_dict()}
 
     # === Vocabulary ===
 
@@ -223,9 +245,8 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
     # === Saving ===
 
     def save_assets(self, dir_path: str) -> None:
-        """Writes the vocabulary, one piece a line, into a folder."""
-        with open(os.path.join(dir_path, VOCABULARY_FILE), "w", encoding="utf-8") as file:
-            file.writelines(f"{piece}\n" for piece in self.get_vocabulary())
+        """Writes the vocabulary, one piece a line, into a folder, with its rules beside it."""
+        write_vocabulary(os.path.join(dir_path, VOCABULARY_FILE), self.get_vocabulary(), self.rules)
 
     @classmethod
     def from_preset(cls, preset, config_file: str = "tokenizer.json", **kwargs) -> "Bert2DTokenizer":
@@ -254,8 +275,7 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         return {
             **super().get_config(),
             "vocabulary": None,  # An asset of its own.
-            "casing": self.casing,
-            **self.id_rules.to_dict(),
+            **self.rules,
             "special_tokens_in_strings": self.special_tokens_in_strings,
         }
 
@@ -269,14 +289,14 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
         return tf.constant(self.vocabulary)
 
     def _tokenize_rows(self, texts: tf.Tensor, unit: str | None) -> tuple[tf.RaggedTensor, ...]:
+        rules = self.casing, self.special_tokens_in_strings
         if unit is None:
-            normal = casing_rules.normalize(texts, self.casing)
+            normal = casing_rules.normalize(texts, *rules)
         else:
-            normal, *source = casing_rules.normalize_with_sources(texts, self.casing)
-        marked = put_stand_ins(normal, self.casing) if self.special_tokens_in_strings else normal
+            normal, *source = casing_rules.normalize_with_sources(texts, *rules)
         ids, starts, ends = group_words(
-            marked,
-            *self._matcher.tokenize_with_offsets(marked),
+            normal,
+            *self._matcher.tokenize_with_offsets(normal),
             continues=tf.constant(self._continues),
             unknown_id=self.unk_token_id,
         )

@@ -1,13 +1,23 @@
-"""A vocabulary: its file, what makes it valid, and the digest that tells it from others."""
+"""A vocabulary: its file, the rules beside it, what makes it valid, and the digest that tells it from others.
+
+A vocabulary is good for texts of its own casing only, so the casing travels with it, and with it the
+id rules that were chosen: `vocabulary.txt` has them in `vocabulary.txt.json`.
+"""
 
 import hashlib
+import json
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from keras_bert2d.errors import InputError
+from keras_bert2d.files import atomic_file
 from keras_bert2d.text.special_tokens import SPECIAL_TOKENS
+
+# What `Bert2DTokenizer` takes beside the pieces, and what saves with them.
+RULES = ("casing", "max_words", "max_intermediate_subwords", "overflow", "word_numbering")
+_DIGEST = "vocabulary_digest"
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
@@ -41,6 +51,86 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
         pieces.pop()
     check_vocabulary(pieces, str(path))
     return pieces
+
+
+def write_vocabulary(path: str | os.PathLike, pieces: Sequence[str], rules: Mapping[str, str | int]) -> None:
+    """Writes a vocabulary file and its rules beside it.
+
+    Args:
+        path: The file.
+        pieces: The pieces in the order of their ids.
+        rules: dict. `casing` and id rules by name, as `Bert2DTokenizer` takes them; those that are not
+            there are left to whoever reads the vocabulary.
+    """
+    with atomic_file(path) as file:
+        file.writelines(f"{piece}\n" for piece in pieces)
+    with atomic_file(rules_file(path)) as file:
+        json.dump({**rules, _DIGEST: vocabulary_digest(pieces)}, file, indent=1)
+        file.write("\n")
+
+
+def read_rules(path: str | os.PathLike, pieces: Sequence[str]) -> dict[str, str | int]:
+    """Reads the rules beside a vocabulary file.
+
+    Args:
+        path: The vocabulary file.
+        pieces: The pieces in it.
+
+    Returns:
+        What `write_vocabulary` was given; nothing where there is no such file.
+
+    Raises:
+        InputError: The file cannot be read, or it is that of another vocabulary.
+    """
+    file = rules_file(path)
+    if not file.exists():
+        return {}
+    try:
+        rules = json.loads(file.read_text(encoding="utf-8"))
+        digest = rules.pop(_DIGEST)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        raise InputError(f"{file}: the rules of the vocabulary cannot be read: {error!r}") from None
+    unknown = [name for name in rules if name not in RULES]
+    if unknown:
+        raise InputError(f"{file}: there is no rule {unknown[0]!r}; the rules are {', '.join(RULES)}.")
+    if digest != vocabulary_digest(pieces):
+        raise InputError(
+            f"{file} holds the rules of another vocabulary than {path}: delete it and name the casing."
+        )
+    return rules
+
+
+def rules_file(path: str | os.PathLike) -> Path:
+    """Returns where the rules of a vocabulary file lie."""
+    return Path(f"{os.fspath(path)}.json")
+
+
+def agreed_rules(saved: Mapping, given: Mapping, source: str) -> dict:
+    """Joins saved rules and given ones, which must not contradict them.
+
+    Args:
+        saved: dict of rules.
+        given: dict of rules; `None` is not given.
+        source: string. Where the saved ones come from, for the message.
+
+    Raises:
+        InputError: Names the rule and both values.
+
+    Example:
+
+    >>> agreed_rules({"casing": "turkish"}, {"casing": None, "max_words": 64}, "v.txt.json")
+    {'casing': 'turkish', 'max_words': 64}
+    >>> agreed_rules({"casing": "turkish"}, {"casing": "cased"}, "v.txt.json")
+    Traceback (most recent call last):
+    keras_bert2d.errors.InputError: v.txt.json says casing='turkish': leave it out. Received: casing='cased'
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if saved.get(name, value) != value:
+            raise InputError(
+                f"{source} says {name}={saved[name]!r}: leave it out. Received: {name}={value!r}"
+            )
+    return {**saved, **given}
 
 
 def check_vocabulary(pieces: Sequence[str], source: str) -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -14,11 +14,12 @@ from tokenizers.trainers import WordPieceTrainer
 
 from keras_bert2d.choices import CASINGS, check_choice
 from keras_bert2d.errors import InputError
-from keras_bert2d.files import atomic_file
 from keras_bert2d.progress import progress
 from keras_bert2d.reading.texts import input_size, read_text_blocks
 from keras_bert2d.text.casing import normalize
+from keras_bert2d.text.positions import IdRules
 from keras_bert2d.text.special_tokens import CONTINUATION_PREFIX, SPECIAL_TOKENS, UNK
+from keras_bert2d.text.vocabulary import write_vocabulary
 from keras_bert2d.text.words import MAX_CHARACTERS_PER_WORD
 
 # The characters that BERT makes words of their own: punctuation (in ASCII all that is no letter or
@@ -39,6 +40,8 @@ def train_vocabulary(
     limit_alphabet: int = 1000,
     output: str | os.PathLike | None = None,
     field: str | None = None,
+    encoding: str = "utf-8",
+    id_rules: Mapping[str, int | str] | None = None,
 ) -> list[str]:
     r"""Trains a WordPiece vocabulary on raw text.
 
@@ -53,12 +56,15 @@ def train_vocabulary(
         files: list of paths, as `keras_bert2d.reading.texts.read_text_blocks` reads them.
         vocabulary_size: int. The number of pieces, special pieces and letters included; fewer come
             back where the text is too small to merge so many.
-        casing: `"cased"`, `"uncased"` or `"turkish"`, as the tokenizer will have it.
+        casing: `"cased"`, `"uncased"`, `"lower"` or `"turkish"`, as the tokenizer will have it.
         min_frequency: int. How often two pieces must stand side by side to be merged.
         limit_alphabet: int. How many letters to keep, the most frequent ones. Chinese needs more
             than the default.
-        output: The vocabulary file to write, one piece a line, or `None`.
-        field: string. The field of each JSON object that holds the text, for JSON lines.
+        output: The vocabulary file to write, one piece a line, or `None`. The casing is written beside it,
+            and the tokenizer finds it there.
+        field, encoding: See `keras_bert2d.reading.texts.read_text_blocks`.
+        id_rules: dict. Id rules to write beside the vocabulary too, arguments of `IdRules`; rules that are
+            left out are the tokenizer's to choose.
 
     Returns:
         The pieces in the order of their ids.
@@ -76,10 +82,12 @@ def train_vocabulary(
      '##d', '##e', '##l', '##r', '##v', 'ev', '##er', '##ler', 'evler']
     """
     check_choice("casing", casing, CASINGS)
+    id_rules = dict(id_rules or {})
+    IdRules(**id_rules)
     for name, value in (("min_frequency", min_frequency), ("limit_alphabet", limit_alphabet)):
         if value < 1:
             raise InputError(f"{name} must be at least 1. Received: {name}={value}")
-    words, counts = _count_words(files, casing, field)
+    words, counts = _count_words(files, casing, field, encoding)
     letters, continuing, fits = _alphabet(words, counts, limit_alphabet)
     first_pieces = [*SPECIAL_TOKENS, *letters, *(CONTINUATION_PREFIX + c for c in continuing)]
     if vocabulary_size <= len(first_pieces):
@@ -104,8 +112,7 @@ def train_vocabulary(
     ids = model.get_vocab()
     pieces = sorted(ids, key=ids.get)
     if output is not None:
-        with atomic_file(output) as file:
-            file.writelines(f"{piece}\n" for piece in pieces)
+        write_vocabulary(output, pieces, {"casing": casing, **id_rules})
     return pieces
 
 
@@ -127,13 +134,13 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def _count_words(
-    files: Iterable[str | os.PathLike], casing: str, field: str | None
+    files: Iterable[str | os.PathLike], casing: str, field: str | None, encoding: str
 ) -> tuple[list[str], np.ndarray]:
     """Returns the distinct words of the files, in the order of first use, and their counts."""
     files = list(files)
     counter: Counter[bytes] = Counter()
     with tf.device("cpu"), progress(input_size(files), "counting words", "B") as bar:
-        for block in read_text_blocks(files, field=field):
+        for block in read_text_blocks(files, field=field, encoding=encoding):
             words = split_words(normalize(tf.constant(block.lines), casing)).values
             short = tf.strings.length(words, unit="UTF8_CHAR") <= MAX_CHARACTERS_PER_WORD
             counter.update(tf.boolean_mask(words, short).numpy().tolist())

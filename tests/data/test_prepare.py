@@ -126,7 +126,13 @@ def test_a_shard_ends_with_the_line_that_fills_it_and_with_its_corpus(corpora, t
 
 def test_a_finished_folder_holds_shards_vocabulary_and_manifest_alone(corpora, tokenizer, tmp_path):
     manifest = make(corpora, tokenizer, tmp_path / "out")
-    names = {MANIFEST, VOCABULARY, "prepare.json", *(shard.file for shard in manifest.shards)}
+    names = {
+        MANIFEST,
+        VOCABULARY,
+        f"{VOCABULARY}.json",
+        "prepare.json",
+        *(shard.file for shard in manifest.shards),
+    }
     assert set(contents(tmp_path / "out")) == names
     lines = (tmp_path / "out" / VOCABULARY).read_text(encoding="utf-8").splitlines()
     assert lines == tokenizer.get_vocabulary()
@@ -332,10 +338,11 @@ def test_one_path_is_one_corpus(corpora, tokenizer, tmp_path):
     assert manifest.corpora == [{"name": str(corpora[0]), "weight": 1.0}]
 
 
+@pytest.mark.filterwarnings("ignore::keras_bert2d.errors.InputWarning")
 def test_damaged_utf8_and_a_word_of_ten_thousand_letters_pass_through(tokenizer, tmp_path):
-    (tmp_path / "text").write_bytes(b"ev \xff\xfe bir\n" + b"a" * 10_000 + b"\n\x00\n")
+    (tmp_path / "text").write_bytes("şu\n".encode() + b"ev \xff\xfe bir\n" + b"a" * 10_000 + b"\n\x00\n")
     manifest = make([tmp_path / "text"], tokenizer, tmp_path / "out", shard_bytes=1 << 20)
-    (_, _, first), (_, _, second) = read_texts(tmp_path / "out", manifest, tokenizer)
+    _, (_, _, first), (_, _, second) = read_texts(tmp_path / "out", manifest, tokenizer)
     assert first[0] == [tokenizer.token_to_id("ev")] and first[-1] == [tokenizer.token_to_id("bir")]
     assert second == [[tokenizer.unk_token_id]]
     check_digests(tmp_path / "out", manifest)

@@ -164,7 +164,7 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path):
         read_manifest(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "\udcff", '{"format": 1}', '{"format": 1, "shards": [{}]}'])
+@pytest.mark.parametrize("text", ["", "{", "[1]", "\udcff", '{"format": 2}', '{"format": 2, "shards": [{}]}'])
 def test_a_damaged_manifest_is_refused(tmp_path, text):
     (tmp_path / MANIFEST).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match="is damaged"):
@@ -173,6 +173,6 @@ def test_a_damaged_manifest_is_refused(tmp_path, text):
 
 def test_a_manifest_of_another_format_is_refused(copy):
     data = json.loads((copy / MANIFEST).read_text(encoding="utf-8"))
-    (copy / MANIFEST).write_text(json.dumps({**data, "format": 2}), encoding="utf-8")
-    with pytest.raises(InputError, match="format 2; this version reads 1"):
+    (copy / MANIFEST).write_text(json.dumps({**data, "format": 3}), encoding="utf-8")
+    with pytest.raises(InputError, match="format 3; this version reads 2"):
         read_manifest(copy)

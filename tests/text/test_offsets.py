@@ -87,6 +87,17 @@ def test_offsets_into_the_normalised_text(tokenizers_by_casing):
     assert (starts.to_list(), ends.to_list()) == ([[[0], [2]]], [[[1], [4]]])  # "i ş", ş two bytes.
 
 
+@pytest.mark.parametrize("casing", ["lower", "turkish"])
+def test_a_dot_that_lower_case_left_behind_belongs_to_its_letter(tokenizers_by_casing, casing):
+    tokenizer = tokenizers_by_casing[casing]
+    text = "bi\u0307r i\u0307"
+    pieces, starts, ends = tokenizer.tokenize_with_offsets([text], "character")
+    assert pieces.to_list() == tokenizer.tokenize(["bir i"]).to_list()
+    assert tokenizer.unk_token_id not in pieces.flat_values.numpy()
+    assert (starts[0, -1, 0].numpy(), ends[0, -1, 0].numpy()) == (5, 7)
+    assert text[starts[0, 0, 0].numpy() : ends[0, 0, -1].numpy()] == "bi\u0307r"
+
+
 def test_pieces_words_and_offsets_are_those_of_the_rust_tokenizer(shared_data):
     lines = (shared_data / "corpus" / "tr.txt").read_bytes().decode("utf-8").split("\n")
     sample = lines[:-1:15][:20_000]
@@ -138,3 +149,12 @@ def test_special_pieces_written_in_a_text(tiny_vocabulary, casing, unit):
         tokenizer.tokenize([text]).to_list()[0]
         == tokenizer.tokenize_with_offsets([text], unit)[0][0].to_list()
     )
+
+
+@pytest.mark.parametrize("casing", CASINGS)
+def test_special_pieces_spelled_otherwise_are_text_in_all_casings(tiny_vocabulary, casing):
+    tokenizer = Bert2DTokenizer(tiny_vocabulary, casing=casing, special_tokens_in_strings=True)
+    text = "bir [mask] [Cls] [MÁSK] [PAD ] [MASK]"
+    pieces = tokenizer.tokenize([text]).flat_values.numpy().tolist()
+    assert [pieces.count(tokenizer.token_to_id(piece)) for piece in ("[MASK]", "[CLS]", "[PAD]")] == [1, 0, 0]
+    assert pieces[-1] == tokenizer.mask_token_id

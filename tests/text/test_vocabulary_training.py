@@ -14,7 +14,7 @@ from tokenizers import normalizers, pre_tokenizers
 from keras_bert2d.errors import InputError
 from keras_bert2d.text.casing import normalize
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
-from keras_bert2d.text.vocabulary import check_vocabulary, read_vocabulary
+from keras_bert2d.text.vocabulary import check_vocabulary, read_rules, read_vocabulary
 from keras_bert2d.text.vocabulary_training import split_words, train_vocabulary
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -161,6 +161,7 @@ def test_words_over_100_characters_teach_nothing(tmp_path):
     assert "ş" * 100 in train_vocabulary([hundred], 300)
 
 
+@pytest.mark.filterwarnings("ignore::keras_bert2d.errors.InputWarning")
 def test_invalid_utf8_control_characters_and_blank_lines_pass(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"ev\x00 e\xc2\xadv\n\n \n\xff\xfeev ev\xff\n")
@@ -178,10 +179,15 @@ def test_gzip_and_json_lines_give_the_vocabulary_of_their_text(tmp_path):
     assert train_vocabulary([rows], 30, field="body") == expected
 
 
-def test_the_output_file_holds_the_pieces(tmp_path, turkish):
+def test_the_output_file_holds_the_pieces_and_the_one_beside_it_the_rules(tmp_path, turkish):
     output = tmp_path / "new" / "vocab.txt"
-    assert train_vocabulary([turkish], 200, output=output) == read_vocabulary(output)
-    assert [path.name for path in output.parent.iterdir()] == ["vocab.txt"]
+    rules = {"casing": "turkish", "max_intermediate_subwords": 5}
+    pieces = train_vocabulary(
+        [turkish], 200, "turkish", output=output, id_rules={"max_intermediate_subwords": 5}
+    )
+    assert pieces == read_vocabulary(output)
+    assert read_rules(output, pieces) == rules
+    assert {path.name for path in output.parent.iterdir()} == {"vocab.txt", "vocab.txt.json"}
 
 
 @pytest.mark.parametrize("size", [-1, 0, 5, 5 + 2 + 1])
@@ -199,7 +205,9 @@ def test_impossible_settings_are_refused_by_name(tmp_path):
     with pytest.raises(InputError, match="limit_alphabet must be at least 1"):
         train_vocabulary([path], 100, limit_alphabet=0)
     with pytest.raises(InputError, match="casing"):
-        train_vocabulary([path], 100, casing="lower")
+        train_vocabulary([path], 100, casing="upper")
+    with pytest.raises(InputError, match="overflow='up'"):
+        train_vocabulary([path], 100, id_rules={"overflow": "up"})
 
 
 def test_text_without_a_word_is_refused(tmp_path):
