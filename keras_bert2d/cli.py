@@ -11,6 +11,7 @@ import warnings
 
 from keras_bert2d.arguments import make_parser
 from keras_bert2d.errors import InputError, InputWarning
+from keras_bert2d.progress import say
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,7 +46,7 @@ def _run(arguments: list[str] | None) -> int:
         # A folder that cannot be written, a disk that is full: the user's to mend.
         return _refuse(error)
     except KeyboardInterrupt:
-        print("keras-bert2d: stopped", file=sys.stderr)
+        say("keras-bert2d: stopped")
         return 130
     return 0
 
@@ -57,13 +58,13 @@ def _warning_line():
     def show(message, category, *place) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            print(f"keras-bert2d: warning: {message}", file=sys.stderr)
+            say(f"keras-bert2d: warning: {message}")
 
     return show
 
 
 def _refuse(error: Exception) -> int:
-    print("keras-bert2d:", *str(error).splitlines(), file=sys.stderr)
+    say(" ".join(["keras-bert2d:", *str(error).splitlines()]))
     return 2
 
 

@@ -12,6 +12,7 @@ from keras_bert2d.data.treebanks import split_sentences, turkish_treebank_senten
 from keras_bert2d.evaluation.metrics import tagging_scores
 from keras_bert2d.files import atomic_file
 from keras_bert2d.models.token_classifier import Bert2DTokenClassifier
+from keras_bert2d.progress import say
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 from keras_bert2d.text.vocabulary_training import train_vocabulary
 from keras_bert2d.training.finetune import FinetuneConfig, finetune_tagger
@@ -44,21 +45,21 @@ def run_demo(output: str, sentence: str | None, show: Callable[[dict, str], None
     if not corpus.exists():
         with atomic_file(corpus) as file:
             file.writelines(f"{part.text}\n" for part in parts["train"])
-    _say(f"1/5 text: {len(parts['train'])} sentences of the Turkish Web Treebank in {corpus}")
+    say(f"1/5 text: {len(parts['train'])} sentences of the Turkish Web Treebank in {corpus}")
 
     vocabulary = folder / "vocabulary.txt"
     if not vocabulary.exists():
         train_vocabulary([corpus], VOCABULARY_SIZE, limit_alphabet=120, output=vocabulary)
     tokenizer = Bert2DTokenizer(vocabulary)
     fertility = measure_fertility(tokenizer, [corpus])
-    _say(
+    say(
         f"2/5 vocabulary: {tokenizer.vocabulary_size()} pieces in {vocabulary}, "
         f"{fertility.pieces_per_word:.2f} pieces a word"
     )
 
     shards = folder / "shards"
     manifest = prepare([corpus], tokenizer, shards)
-    _say(f"3/5 shards: {manifest.pieces} pieces in {shards}")
+    say(f"3/5 shards: {manifest.pieces} pieces in {shards}")
 
     pretraining = pretrain(
         PretrainConfig.load(
@@ -76,7 +77,7 @@ def run_demo(output: str, sentence: str | None, show: Callable[[dict, str], None
             checkpoint_every=200,
         )
     )
-    _say(
+    say(
         f"4/5 encoder: pretrained by whole-word masking in {folder / 'pretraining'}, "
         f"loss {pretraining['loss']:.2f}, right pieces {pretraining['accuracy']:.1%}"
     )
@@ -93,7 +94,7 @@ def run_demo(output: str, sentence: str | None, show: Callable[[dict, str], None
     )
     baseline = majority_scores(parts["train"], parts["test"])
     preset = folder / "tagger" / "preset"
-    _say(f"5/5 tagger: {preset}")
+    say(f"5/5 tagger: {preset}")
     result = {
         "accuracy": scores["test_accuracy"],
         "majority_accuracy": baseline["accuracy"],
@@ -109,7 +110,7 @@ def run_demo(output: str, sentence: str | None, show: Callable[[dict, str], None
     )
     tagger = Bert2DTokenClassifier.from_preset(str(preset))
     for text in _sentences(sentence):
-        _say("  ".join(f"{word.word}/{word.label}" for word in tagger.predict([text], verbose=0)[0]))
+        say("  ".join(f"{word.word}/{word.label}" for word in tagger.predict([text], verbose=0)[0]))
 
 
 def majority_scores(train: Sequence[Sentence], test: Sequence[Sentence]) -> dict[str, float]:
@@ -140,14 +141,10 @@ def _sentences(sentence: str | None):
     while True:
         try:
             # Not the prompt of `input`, which goes to stdout.
-            _say("a sentence to tag (empty to end):")
+            say("a sentence to tag (empty to end):")
             typed = input().strip()
         except EOFError:
             return
         if not typed:
             return
         yield typed
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -1,6 +1,7 @@
 """Progress with rate and time left, on stderr, for every long step."""
 
 import sys
+from typing import IO
 
 from tqdm import tqdm
 
@@ -40,11 +41,31 @@ def progress(total: int | None, description: str, unit: str, initial: int = 0) -
     )
 
 
+def say(text: str, file: IO[str] | None = None) -> None:
+    """Prints lines without tearing a progress bar: it is taken off the terminal before and drawn again after.
+
+    Args:
+        text: string. What to print.
+        file: Open text file; `None` for stderr.
+
+    Example:
+
+    >>> import io
+    >>> lines = io.StringIO()
+    >>> say("read as IOB2", lines)
+    >>> lines.getvalue()
+    'read as IOB2\\n'
+    """
+    tqdm.write(text, file=sys.stderr if file is None else file)
+
+
 class _Lines:
-    """Stderr with a line end where a terminal would go back to the start of the line."""
+    """Stderr with whole lines where a terminal would redraw one."""
 
     def write(self, text: str) -> None:
-        sys.stderr.write(text.replace("\r", "\n"))
+        text = text.strip("\r\n ")
+        if text:
+            sys.stderr.write(f"{text}\n")
 
     def flush(self) -> None:
         sys.stderr.flush()

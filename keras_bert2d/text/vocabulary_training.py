@@ -1,7 +1,6 @@
 """Training of a WordPiece vocabulary: words are counted here, `tokenizers` merges the pieces."""
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -14,7 +13,7 @@ from tokenizers.trainers import WordPieceTrainer
 
 from keras_bert2d.choices import CASINGS, check_choice
 from keras_bert2d.errors import InputError
-from keras_bert2d.progress import progress
+from keras_bert2d.progress import progress, say
 from keras_bert2d.reading.texts import input_size, read_text_blocks
 from keras_bert2d.text.casing import normalize
 from keras_bert2d.text.positions import IdRules
@@ -97,7 +96,7 @@ def train_vocabulary(
             f"Received: vocabulary_size={vocabulary_size}, limit_alphabet={limit_alphabet}"
         )
     kept = np.flatnonzero(fits)
-    print(f"merging pieces of {len(kept):,} distinct words", file=sys.stderr, flush=True)
+    say(f"merging pieces of {len(kept):,} distinct words")
     # Left alone, the library numbers the continuing letters in the order of a hash table, anew in
     # each process, and breaks ties between merges by those numbers. Given first, they keep ours.
     trainer = WordPieceTrainer(
