@@ -2,6 +2,7 @@
 
 import importlib
 
+from keras_bert2d import registration
 from keras_bert2d.errors import InputError
 from keras_bert2d.version import __version__
 
@@ -27,6 +28,8 @@ __all__ = [*_HOMES, "InputError", "__version__"]
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'keras_bert2d' has no attribute {name!r}")
+    # With it come all classes that a saved model may hold: whoever opens one may have used only this.
+    registration.register()
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
@@ -34,3 +37,6 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+registration.register_when_keras_comes()

@@ -42,7 +42,7 @@ def progress(total: int | None, description: str, unit: str, initial: int = 0) -
 
 
 def say(text: str, file: IO[str] | None = None) -> None:
-    """Prints lines without tearing a progress bar: it is taken off the terminal before and drawn again after.
+    r"""Prints lines without tearing a progress bar: it is taken off the terminal before and drawn again after.
 
     Args:
         text: string. What to print.
@@ -54,7 +54,7 @@ def say(text: str, file: IO[str] | None = None) -> None:
     >>> lines = io.StringIO()
     >>> say("read as IOB2", lines)
     >>> lines.getvalue()
-    'read as IOB2\\n'
+    'read as IOB2\n'
     """
     tqdm.write(text, file=sys.stderr if file is None else file)
 
