@@ -42,7 +42,7 @@ def progress(total: int | None, description: str, unit: str, initial: int = 0) -
 
 
 def say(text: str, file: IO[str] | None = None) -> None:
-    r"""Prints lines without tearing a progress bar: it is taken off the terminal before and drawn again after.
+    r"""Prints lines without tearing a progress bar: it is taken off before and drawn again after.
 
     Args:
         text: string. What to print.

@@ -10,8 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert2d.data.epochs import Place, RowSettings, epoch_rows, without_endless_search
-from keras_bert2d.data.shards import Manifest, read_manifest, read_tokenizer
+from keras_bert2d.data.shards import Manifest, check_digests, read_manifest, read_tokenizer
 from keras_bert2d.errors import InputError
+from keras_bert2d.reading.texts import read_text_blocks
 from keras_bert2d.text.masking import mask_rows
 from keras_bert2d.text.packing import pack_texts
 from keras_bert2d.text.rows import RowRules
@@ -31,6 +32,7 @@ def pretraining_dataset(
     place: Place | None = None,
     with_place: bool = False,
     held_out_every: int | None = None,
+    check: bool = True,
 ) -> tf.data.Dataset:
     """Endless masked batches from shards, for `model.fit` or for the pretraining loop.
 
@@ -43,16 +45,17 @@ def pretraining_dataset(
         place: `Place` behind which to start; `None`: at the start.
         with_place: bool. Adds `place` to the features, int32 `[row, 3]`: the batch's last row, in all rows.
         held_out_every: int or `None`. Every n-th record is left out, see `held_out_dataset`.
+        check: bool. Whether to compare all shards with their digests first: once in a process is enough.
 
     Returns:
         Dataset of `(features, labels, weights)`, see `mask_rows`; all shapes are static. With
         `next_sentence` labels and weights are dicts with `masked_lm` and `next_sentence`.
 
     Raises:
-        InputError: The folder is no shards folder, or has fewer than two documents for
-            next-sentence prediction.
+        InputError: The folder is no shards folder, a shard in it is damaged or missing, or it has fewer
+            than two documents for next-sentence prediction.
     """
-    manifest, tokenizer = read_manifest(shards), read_tokenizer(shards)
+    manifest, tokenizer = _read_shards(shards, check)
     check_documents(manifest, settings)
     _check_held_out(held_out_every)
     rules = RowRules.of(tokenizer, settings.sequence_length)
@@ -84,55 +87,64 @@ def raw_text_dataset(
     batch_size: int,
     seed: int = 0,
     lines_per_window: int = 2048,
+    encoding: str = "utf-8",
 ) -> tf.data.Dataset:
     """Masked batches straight from text files, one text a line, once through: no shards, no shuffling.
 
     For a look, for evaluation, and for text that is seen once; `pretraining_dataset` is for training.
 
     Args:
-        files: Plain text files.
+        files: Text files or folders, see `keras_bert2d.reading.texts.read_text_blocks`.
         tokenizer: `Bert2DTokenizer`.
         settings: `RowSettings` with packed rows and without next-sentence prediction; random
             replacements are uniform.
         batch_size: int. Rows of a batch.
         seed: int. Seed of the masks.
         lines_per_window: int. Lines that are packed together.
+        encoding: string. The encoding of the files.
 
     Returns:
         Finite dataset of `(features, labels, weights)`, see `mask_rows`.
 
     Raises:
-        InputError: The settings ask for more than packed rows.
+        InputError: The settings ask for more than packed rows, or a file cannot be read.
     """
     if settings.rows != "packed" or settings.next_sentence:
         raise InputError("Rows from raw text are packed rows: make shards with `prepare` for other ones.")
     rules = RowRules.of(tokenizer, settings.sequence_length)
-    rows = (
-        tf.data.TextLineDataset(files)
-        .batch(lines_per_window)
-        .map(
-            lambda lines: pack_texts(tokenizer.tokenize(lines), rules),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
+    # What can be refused is refused here; inside the dataset it would be TensorFlow's error.
+    read_text_blocks(files, encoding=encoding)
+    lines = tf.data.Dataset.from_generator(
+        lambda: (block.lines for block in read_text_blocks(files, encoding=encoding)),
+        output_signature=tf.TensorSpec([None], tf.string),
+    )
+    rows = lines.rebatch(lines_per_window).map(
+        lambda lines: pack_texts(tokenizer.tokenize(lines), rules),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
     )
     return _masked_batches(rows, settings, settings.mask_rules(tokenizer, None), batch_size, seed, 0, False)
 
 
 def held_out_dataset(
-    shards: str | Path, settings: RowSettings, batch_size: int, held_out_every: int, max_batches: int
+    shards: str | Path,
+    settings: RowSettings,
+    batch_size: int,
+    held_out_every: int,
+    max_batches: int,
+    check: bool = True,
 ) -> tf.data.Dataset:
     """The records that `pretraining_dataset` leaves out, once, with the same masks every time.
 
     Args:
-        shards, settings, batch_size: as for `pretraining_dataset`.
+        shards, settings, batch_size, check: as for `pretraining_dataset`.
         held_out_every: int. Every n-th record.
         max_batches: int. At most so many batches. A last batch that is not full is left out.
 
     Returns:
         Finite dataset of `(features, labels, weights)`.
     """
-    manifest, tokenizer = read_manifest(shards), read_tokenizer(shards)
+    manifest, tokenizer = _read_shards(shards, check)
     _check_held_out(held_out_every)
     rows = epoch_rows(
         Path(shards),
@@ -164,6 +176,14 @@ def held_out_interval(manifest: Manifest, share: float) -> int | None:
     if share == 0 or manifest.records < 2:
         return None
     return max(2, min(round(1 / share), manifest.records))
+
+
+def _read_shards(shards: str | Path, check: bool) -> tuple[Manifest, Bert2DTokenizer]:
+    manifest = read_manifest(shards)
+    if check:
+        # While training, a damaged record would only be TensorFlow's DataLossError.
+        check_digests(shards, manifest)
+    return manifest, read_tokenizer(shards)
 
 
 def _check_held_out(held_out_every: int | None) -> None:

@@ -61,6 +61,7 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
             place=place,
             with_place=True,
             held_out_every=held_out_every,
+            check=False,
         )
 
     with strategy.scope():
@@ -75,7 +76,7 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
     evaluate = None
     if held_out_every is not None:
         held_out = held_out_dataset(
-            config.data, settings, config.batch_size, held_out_every, config.held_out_batches
+            config.data, settings, config.batch_size, held_out_every, config.held_out_batches, check=False
         )
 
         def evaluate(done: int) -> dict[str, float]:

@@ -349,6 +349,21 @@ def test_next_sentence_prediction_needs_two_documents_of_lines(tmp_path, tokeniz
             pretraining_dataset(folder, KINDS[kind], 4)
 
 
+@pytest.mark.parametrize("harm", ["cut", "empty", "removed"])
+def test_a_damaged_shard_is_named_with_the_mend_before_the_first_batch(tmp_path, tokenizer, harm):
+    folder = make_shards(tmp_path, [DOCUMENTS[:4], DOCUMENTS[4:9]], tokenizer)
+    path = folder / read_manifest(folder).shards[1].file
+    path.write_bytes(path.read_bytes()[: -40 if harm == "cut" else 0])
+    if harm == "removed":
+        path.unlink()
+    for make in (
+        lambda: pretraining_dataset(folder, KINDS["packed"], 2),
+        lambda: held_out_dataset(folder, KINDS["packed"], 2, 2, 1),
+    ):
+        with pytest.raises(InputError, match=rf"{path.name} is (damaged|missing).*keras-bert2d prepare"):
+            make()
+
+
 def test_shards_that_never_give_a_pair_end_with_an_error(tmp_path, tokenizer):
     """Every document fits into half a row: no run of sentences follows another."""
     folder = make_shards(tmp_path, [[["1", "2"], ["3"]]], tokenizer)
@@ -364,6 +379,10 @@ def test_raw_text_goes_through_once_and_loses_no_full_batch(tmp_path, tokenizer)
     expected = pack_texts(tokenizer.tokenize(lines), RowRules.of(tokenizer, 16))["token_ids"].numpy()
     read = [row.unmasked()["token_ids"].tolist() for row in rows_of(dataset)]
     assert read == expected[: len(expected) // 3 * 3].tolist()
+    (tmp_path / "legacy").write_bytes("göl\n".encode("iso-8859-9") * 9)
+    with pytest.raises(InputError, match="legacy:1: .*not UTF-8"):
+        raw_text_dataset(str(tmp_path / "legacy"), tokenizer, settings, 3)
+    raw_text_dataset(str(tmp_path / "legacy"), tokenizer, settings, 3, encoding="iso-8859-9")
     with pytest.raises(InputError, match="make shards with `prepare`"):
         raw_text_dataset(str(tmp_path / "text"), tokenizer, KINDS["pairs"], 3)
 
