@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from keras_bert2d.analysis.fertility import measure_fertility
-from keras_bert2d.data.conll import Sentence, write_tagged
+from keras_bert2d.data.conll import NO_LABEL, Sentence, write_tagged
 from keras_bert2d.data.prepare import prepare
 from keras_bert2d.data.treebanks import split_sentences, turkish_treebank_sentences
 from keras_bert2d.evaluation.metrics import tagging_scores
@@ -110,7 +110,11 @@ def run_demo(output: str, sentence: str | None, show: Callable[[dict, str], None
     )
     tagger = Bert2DTokenClassifier.from_preset(str(preset))
     for text in _sentences(sentence):
-        say("  ".join(f"{word.word}/{word.label}" for word in tagger.predict([text], verbose=0)[0]))
+        say(
+            "  ".join(
+                f"{word.word}/{word.label or NO_LABEL}" for word in tagger.predict([text], verbose=0)[0]
+            )
+        )
 
 
 def majority_scores(train: Sequence[Sentence], test: Sequence[Sentence]) -> dict[str, float]:
@@ -125,9 +129,10 @@ def majority_scores(train: Sequence[Sentence], test: Sequence[Sentence]) -> dict
     counts, total = defaultdict(Counter), Counter()
     for sentence in train:
         for word, label in zip(sentence.words, sentence.labels, strict=True):
-            counts[word][label] += 1
-            total[label] += 1
-    common = total.most_common(1)[0][0]
+            if label is not None:
+                counts[word][label] += 1
+                total[label] += 1
+    common = max(total, key=total.get, default=None)
     best = {word: labels.most_common(1)[0][0] for word, labels in counts.items()}
     predicted = [[best.get(word, common) for word in sentence.words] for sentence in test]
     return tagging_scores([sentence.labels for sentence in test], predicted, spans=False)

@@ -6,7 +6,7 @@ from typing import IO
 from tqdm import tqdm
 
 
-def progress(total: int | None, description: str, unit: str, initial: int = 0) -> tqdm:
+def progress(total: int | None, description: str, unit: str, initial: int = 0, shown: bool = True) -> tqdm:
     """Makes a progress bar on stderr.
 
     Where stderr is no terminal (a log file, a notebook's output, CI) it writes one line every ten
@@ -17,6 +17,7 @@ def progress(total: int | None, description: str, unit: str, initial: int = 0) -
         description: string. What is being done.
         unit: string. What is counted, for example `"lines"`.
         initial: int. Units done before this process started.
+        shown: bool. Whether to show anything; not where results go to the same terminal meanwhile.
 
     Returns:
         A `tqdm.tqdm`; call `update(n)` and `close()`, or use it as a context manager.
@@ -38,6 +39,7 @@ def progress(total: int | None, description: str, unit: str, initial: int = 0) -
         mininterval=0.2 if terminal else 10.0,
         maxinterval=10.0,
         ascii=not terminal,
+        disable=not shown,
     )
 
 

@@ -74,6 +74,10 @@ class _Announcing(importlib.abc.Loader):
         self._loader = loader
         self._announce = announce
 
+    def __getattr__(self, name):
+        # `python -m` asks the loader for the code and runs it itself.
+        return getattr(self._loader, name)
+
     def create_module(self, spec):
         return self._loader.create_module(spec)
 

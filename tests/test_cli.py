@@ -308,7 +308,12 @@ def test_the_baseline_of_the_demo_gives_each_word_its_most_frequent_tag():
     train = [Sentence(["ev", "ev", "ev", "gör"], ["NOUN", "VERB", "NOUN", "VERB"]), Sentence(["a"], ["NOUN"])]
     test = [Sentence(["ev", "gör"], ["NOUN", "NOUN"]), Sentence(["yeni"], ["NOUN"])]
     scores = demo.majority_scores(train, test)
-    assert scores == {"accuracy": pytest.approx(2 / 3), "words": 3, "words_without_label": 0}
+    assert scores == {
+        "accuracy": pytest.approx(2 / 3),
+        "words": 3,
+        "words_without_label": 0,
+        "words_not_annotated": 0,
+    }
 
 
 def test_the_demo_tags_the_sentence_given_or_those_that_are_typed(monkeypatch, capsys):

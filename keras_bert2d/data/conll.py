@@ -9,13 +9,18 @@ from typing import IO
 
 from keras_bert2d.errors import InputError
 from keras_bert2d.files import atomic_file
+from keras_bert2d.reading.streams import read_text
 
 FORMATS = ("conllu", "conll")
+# In the place of a label: the word is not annotated; a tagger gave the word no label, as its row was full.
+NOT_ANNOTATED = "_"
+NO_LABEL = "<none>"
 
 _UPOS = 3
 _COLUMNS = 10
 _WORD_ID = re.compile(r"[1-9][0-9]*")
-_OTHER_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*|[0-9]+\.[1-9][0-9]*")
+_RANGE_ID = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)")
+_EMPTY_NODE_ID = re.compile(r"[0-9]+\.[1-9][0-9]*")
 _TEXT_COMMENT = "# text = "
 
 
@@ -25,7 +30,8 @@ class Sentence:
 
     Attributes:
         words: list of strings. In CoNLL-U the syntactic words: no multiword token, no empty node.
-        labels: list of strings, as many. The UPOS tag in CoNLL-U, else the last column.
+        labels: list of strings, as many. The UPOS tag in CoNLL-U, else the last column; `None` for a word
+            that is not annotated.
         lines: list of strings. What `write_tagged` gives back, comments included; empty for a
             sentence that was not read from a file.
         rows: list of ints. The place in `lines` of each word.
@@ -34,7 +40,7 @@ class Sentence:
     """
 
     words: list[str]
-    labels: list[str]
+    labels: list[str | None]
     lines: list[str] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     line_numbers: list[int] = field(default_factory=list)
@@ -50,25 +56,30 @@ class Sentence:
         return " ".join(self.words)
 
 
-def read_tagged(path: str | os.PathLike, format: str | None = None) -> list[Sentence]:
+def read_tagged(
+    path: str | os.PathLike, format: str | None = None, encoding: str = "utf-8"
+) -> list[Sentence]:
     r"""Reads a file of labelled words.
 
     CoNLL-U: ten columns between tabs, `#` begins a comment. CoNLL columns: the word first, the
     label last, between tabs where the line has a tab, else between spaces (ASCII ones only: a word
     may hold other white space); all lines have the same number of columns; `-DOCSTART-` lines are
-    passed over. In both a blank line ends a sentence. Invalid UTF-8 is replaced by U+FFFD.
+    passed over. In both a blank line ends a sentence. The label `_` says that a word is not annotated, and so
+    does `<none>`, which `keras-bert2d predict` writes. A few lines of invalid UTF-8 are read with U+FFFD.
 
     Args:
         path: path. The file.
         format: string. `"conllu"` or `"conll"`; by default `"conllu"` where the name ends in
             `.conllu`, else `"conll"`.
+        encoding: string. The encoding of the file.
 
     Returns:
         A list of `Sentence`s, at least one.
 
     Raises:
-        InputError: The file is missing, holds no sentence, or has a line with a missing column, an
-            empty word or label, or a wrong word id: the message begins with `path:line:`.
+        InputError: The file is missing, no text, in another encoding, holds no sentence, or has a line with a
+            missing column, an empty word or label, a wrong word id or a multiword token that is not of the
+            words right behind it: the message begins with `path:line:`.
 
     Example:
     >>> import pathlib, tempfile
@@ -82,12 +93,7 @@ def read_tagged(path: str | os.PathLike, format: str | None = None) -> list[Sent
         format = "conllu" if path.lower().endswith(".conllu") else "conll"
     if format not in FORMATS:
         raise InputError(f"format must be one of {', '.join(FORMATS)}. Received: format={format!r}")
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    lines = data.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
+    lines = read_text(path, encoding).split("\n")
     lines = [line.removesuffix("\r") for line in lines]
     sentences = _parse_conllu(lines, path) if format == "conllu" else _parse_columns(lines, path)
     if not sentences:
@@ -98,7 +104,7 @@ def read_tagged(path: str | os.PathLike, format: str | None = None) -> list[Sent
 def write_tagged(
     target: str | os.PathLike | IO[str],
     sentences: Iterable[Sentence],
-    predictions: Iterable[Sequence[str]],
+    predictions: Iterable[Sequence[str | None]],
 ) -> None:
     """Writes sentences as they were read, with predicted labels in place of their own.
 
@@ -108,7 +114,7 @@ def write_tagged(
     Args:
         target: path or open text file. A path is written whole or not at all.
         sentences: sentences as `read_tagged` returns them.
-        predictions: for each sentence the labels of its words.
+        predictions: for each sentence the labels of its words; `None` is written as `_`.
 
     Raises:
         ValueError: There are more or fewer predictions than sentences, or than words in one.
@@ -123,8 +129,16 @@ def write_tagged(
 def _parse_conllu(lines: Sequence[str], name: str) -> list[Sentence]:
     """Reads sentences from the lines of a CoNLL-U file; `name` is the file's name in errors."""
     sentences, sentence = [], Sentence([], [], format="conllu")
+    # The last multiword token: its line and the id of its last word.
+    range_line, range_end = 0, 0
     for number, line in enumerate([*lines, ""], 1):
         if not line.strip(" "):
+            if range_end > len(sentence.words):
+                raise InputError(
+                    f"{name}:{range_line}: the multiword token ends with word {range_end}, but the sentence "
+                    f"has {len(sentence.words)} words: mend the range"
+                )
+            range_end = 0
             if sentence.words:
                 sentences.append(sentence)
                 sentence = Sentence([], [], format="conllu")
@@ -138,15 +152,38 @@ def _parse_conllu(lines: Sequence[str], name: str) -> list[Sentence]:
             raise InputError(
                 f"{place}: a word needs {_COLUMNS} columns between tabs. Received: {len(columns)}"
             )
-        if _OTHER_ID.fullmatch(columns[0]):
-            continue
         expected = len(sentence.words) + 1
+        if words := _RANGE_ID.fullmatch(columns[0]):
+            range_line, range_end = (
+                number,
+                _end_of_range(*map(int, words.groups()), expected, range_end, place),
+            )
+            continue
+        if _EMPTY_NODE_ID.fullmatch(columns[0]):
+            continue
         if not _WORD_ID.fullmatch(columns[0]) or int(columns[0]) != expected:
             raise InputError(f"{place}: word id {expected} is due. Received: {columns[0]!r}")
         _add_word(sentence, columns[1], columns[_UPOS], name, number)
     if sentences and sentence.lines:
         sentences[-1].lines += ["", *sentence.lines]
     return sentences
+
+
+def _end_of_range(start: int, end: int, expected: int, previous: int, place: str) -> int:
+    """Checks the range of a multiword token; `previous` is the end of the one before."""
+    if end < start:
+        raise InputError(f"{place}: a multiword token must not run backwards. Received: {start}-{end}")
+    if start <= previous:
+        raise InputError(
+            f"{place}: a multiword token must not overlap with the one before, which ends with word "
+            f"{previous}. Received: {start}-{end}"
+        )
+    if start != expected:
+        raise InputError(
+            f"{place}: a multiword token must stand right before its first word; word {expected} is due. "
+            f"Received: {start}-{end}"
+        )
+    return end
 
 
 def _parse_columns(lines: Sequence[str], name: str) -> list[Sentence]:
@@ -187,12 +224,13 @@ def _add_word(sentence: Sentence, word: str, label: str, name: str, number: int)
     sentence.line_numbers.append(number)
     sentence.rows.append(len(sentence.lines) - 1)
     sentence.words.append(word)
-    sentence.labels.append(label)
+    sentence.labels.append(None if label in (NOT_ANNOTATED, NO_LABEL) else label)
 
 
-def _relabelled(sentence: Sentence, labels: Sequence[str]) -> list[str]:
+def _relabelled(sentence: Sentence, labels: Sequence[str | None]) -> list[str]:
     if len(labels) != len(sentence.words):
         raise ValueError(f"{len(sentence.words)} words need as many labels. Received: {len(labels)} labels")
+    labels = [NOT_ANNOTATED if label is None else label for label in labels]
     if not sentence.lines:
         return [f"{word}\t{label}" for word, label in zip(sentence.words, labels, strict=True)]
     lines = list(sentence.lines)

@@ -1,40 +1,67 @@
 """Labelled sentences to packed training batches for a token classifier."""
 
-import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert2d.data.conll import Sentence
+from keras_bert2d.data.conll import Sentence, read_tagged
 from keras_bert2d.data.epochs import Place
+from keras_bert2d.data.spans import as_iob2
+from keras_bert2d.errors import InputError
+from keras_bert2d.progress import say
 from keras_bert2d.text.packing import pack_rows
 
 # Sentences are packed in groups, so that a group's rows follow from its sentences alone.
 _GROUP_SENTENCES = 4096
 
 
+def read_labelled(
+    path: str, format: str | None = None, encoding: str = "utf-8"
+) -> tuple[list[Sentence], str | None]:
+    """Reads a file to train on or to score: labels of names as IOB2, some of its words annotated.
+
+    Args:
+        path: string. The file.
+        format: string. See `read_tagged`.
+        encoding: string. The encoding of the file.
+
+    Returns:
+        A list of `Sentence`, and the scheme that their labels were in, see `as_iob2`.
+
+    Raises:
+        InputError: A file that cannot be read, no word of it is annotated, or its labels mark spans in no
+            known scheme.
+    """
+    sentences = read_tagged(path, format, encoding)
+    if not labels_of(sentences):
+        raise InputError(
+            f"{path}: no word is annotated (every label is `_`): give a file with labels, only `predict` "
+            "works without"
+        )
+    return as_iob2(sentences, path)
+
+
 def labels_of(sentences: Sequence[Sentence]) -> list[str]:
     """Returns the labels of sentences, sorted, `O` first where there is one."""
-    labels = sorted({label for sentence in sentences for label in sentence.labels})
+    labels = sorted({label for sentence in sentences for label in sentence.labels} - {None})
     return sorted(labels, key=lambda label: label != "O")
 
 
-def warn_of_unknown(sentences: Sequence[Sentence], labels: Sequence[str], path: str) -> None:
+def warn_of_unknown(sentences: Sequence[Sentence], labels: Collection[str], path: str) -> None:
     """Says on stderr which labels of a file to be scored training never saw: their words will be wrong.
 
     Args:
         sentences: list of `Sentence`.
-        labels: The labels of the training data.
+        labels: The labels of the training data, in IOB2 where they mark spans.
         path: string. The file's name.
     """
-    counts = Counter(label for sentence in sentences for label in sentence.labels if label not in labels)
+    known = {*labels, None}
+    counts = Counter(label for sentence in sentences for label in sentence.labels if label not in known)
     if counts:
         named = ", ".join(f"{label} ({count} times)" for label, count in sorted(counts.items()))
-        print(
-            f"{path} has labels that the training data lacks, which count as wrong: {named}", file=sys.stderr
-        )
+        say(f"{path} has labels that the training data lacks, which count as wrong: {named}")
 
 
 class TaggingData:
@@ -42,13 +69,18 @@ class TaggingData:
 
     Args:
         preprocessor: `Bert2DTokenClassifierPreprocessor`.
-        sentences: list of `Sentence`.
+        sentences: list of `Sentence`. Words that are not annotated have weight 0; a sentence of nothing
+            else is left out.
     """
 
     def __init__(self, preprocessor, sentences: Sequence[Sentence]) -> None:
+        sentences = [s for s in sentences if any(label is not None for label in s.labels)]
         words = [sentence.words for sentence in sentences]
-        labels = [sentence.labels for sentence in sentences]
-        features, ids, weights = preprocessor(words, labels)
+        # Any label will do where the weight is 0.
+        blank = preprocessor.labels[0]
+        labels = [[blank if label is None else label for label in s.labels] for s in sentences]
+        is_annotated = [[float(label is not None) for label in s.labels] for s in sentences]
+        features, ids, weights = preprocessor(words, labels, is_annotated)
         self.pad_id = preprocessor.tokenizer.pad_token_id
         self.rows = {**features, "labels": ids, "weights": weights}
         self.count = len(sentences)

@@ -6,10 +6,11 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_bert2d.data.conll import Sentence, read_tagged
+from keras_bert2d.data.conll import Sentence
 from keras_bert2d.data.epochs import Place
-from keras_bert2d.data.tagging import TaggingData, labels_of, warn_of_unknown
-from keras_bert2d.evaluation.metrics import is_bio, tagging_scores
+from keras_bert2d.data.spans import spans_are_scored
+from keras_bert2d.data.tagging import TaggingData, labels_of, read_labelled, warn_of_unknown
+from keras_bert2d.evaluation.metrics import tagging_scores
 from keras_bert2d.files import atomic_folder
 from keras_bert2d.models.backbone import Bert2DBackbone
 from keras_bert2d.models.presets import preset_folder
@@ -34,19 +35,20 @@ def finetune_tagger(config: FinetuneConfig) -> dict[str, float]:
         The scores of the best epoch on the dev file, `dev_…`, and of its weights on the test file, `test_…`.
 
     Raises:
-        InputError: Files that cannot be read, a folder of another run, a loss that is no number.
+        InputError: Files that cannot be read or have no labels, a folder of another run, a loss that is no
+            number.
     """
     folder = Path(config.output)
     preset = preset_folder(config.model)
     parts = {
-        name: read_tagged(path, config.format)
+        name: read_labelled(path, config.format, config.encoding)[0]
         for name, path in (("train", config.train), ("dev", config.dev), ("test", config.test))
         if path is not None
     }
     labels = labels_of(parts["train"])
     for name in parts:
         warn_of_unknown(parts[name], labels, getattr(config, name))
-    spans = is_bio(labels)
+    spans = all(spans_are_scored(labels, labels_of(sentences)) for sentences in parts.values())
     strategy = make_strategy(config.strategy)
     check_batch_size(strategy, config.batch_size, config.accumulation)
     set_seeds(config.seed)

@@ -19,6 +19,7 @@ class FinetuneConfig(Config):
     format: str | None = option(
         None, "format of the files, where their names do not tell", ("conllu", "conll")
     )
+    encoding: str = option("utf-8", "encoding of the files")
     random_weights: bool = option(False, "start from random weights of the model's sizes")
     label_pieces: str = option("first", "pieces of a word that are trained on its label", LABELLED_PIECES)
     sequence_length: int = option(128, "columns of a row; short sentences are packed")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_bert2d.data.conll import Sentence, read_tagged, write_tagged
-from keras_bert2d.errors import InputError
+from keras_bert2d.data.conll import NO_LABEL, Sentence, read_tagged, write_tagged
+from keras_bert2d.errors import InputError, InputWarning
 
 CONLLU = """\
 # sent_id = 1
@@ -86,8 +86,16 @@ def test_a_word_may_hold_spaces_where_tabs_part_the_columns(tmp_path):
 
 
 def test_invalid_utf8_is_replaced_and_a_byte_order_mark_dropped(tmp_path):
-    path = write(tmp_path / "a.conll", b"\xef\xbb\xbfev\xff\tO\n")
-    assert read_tagged(path)[0].words == ["ev\ufffd"]
+    path = write(tmp_path / "a.conll", b"\xef\xbb\xbf\xc3\xb6\tO\n\xc3\xb6\tO\nev\xff\tO\n")
+    with pytest.warns(InputWarning, match=r"a\.conll:3: this line cannot be decoded"):
+        assert read_tagged(path)[0].words == ["ö", "ö", "ev\ufffd"]
+
+
+def test_a_file_in_a_legacy_encoding_is_refused_or_read_with_its_name(tmp_path):
+    path = write(tmp_path / "a.conll", "öğrenci\tNOUN\nışık\tNOUN\n".encode("iso-8859-9"))
+    with pytest.raises(InputError, match=r"a\.conll:1: the first line that is not UTF-8"):
+        read_tagged(path)
+    assert read_tagged(path, encoding="iso-8859-9")[0].words == ["öğrenci", "ışık"]
 
 
 def test_the_argument_wins_over_the_name(tmp_path):
@@ -136,6 +144,44 @@ def test_a_bad_conllu_line_is_named(tmp_path, old, new, message):
         read_tagged(write(tmp_path / "a.conllu", CONLLU.replace(old, new)))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("1-2\t", "1-6\t", r"a\.conllu:3: .* ends with word 6, but the sentence has 5 words"),
+        ("1-2\t", "2-1\t", r"a\.conllu:3: .* must not run backwards\. Received: 2-1"),
+        ("1-2\t", "2-3\t", r"a\.conllu:3: .* right before its first word; word 1 is due\. Received: 2-3"),
+        ("3\tkediler", "1-2{}3\tkediler", r"a\.conllu:6: .* overlap .* ends with word 2\. Received: 1-2"),
+        ("2\tki\t", "2-3{}2\tki\t", r"a\.conllu:5: .* overlap .* ends with word 2\. Received: 2-3"),
+        ("1\tEvde\t", "1-3{}1\tEvde\t", r"a\.conllu:4: .* overlap .* Received: 1-3"),
+        ("4\tuyudu", "3-4{}4\tuyudu", r"a\.conllu:8: .* word 4 is due\. Received: 3-4"),
+        ("1\t10 000", "1-2{}1\t10 000", r"a\.conllu:12: .* ends with word 2, but the sentence has 1 words"),
+    ],
+)
+def test_a_multiword_token_that_is_not_of_the_words_behind_it_is_named(tmp_path, old, new, message):
+    assert CONLLU.count(old) == 1
+    text = CONLLU.replace(old, new.replace("{}", "\tx" + "\t_" * 8 + "\n"))
+    with pytest.raises(InputError, match=message):
+        read_tagged(write(tmp_path / "a.conllu", text))
+
+
+def test_multiword_tokens_that_follow_one_another_and_one_at_the_end_are_read(tmp_path):
+    text = CONLLU.replace("3\tkediler", "3-3\tx" + "\t_" * 8 + "\n3\tkediler")
+    text = text.replace("4\tuyudu", "4-5\tx" + "\t_" * 8 + "\n4\tuyudu")
+    sentences = read_tagged(write(tmp_path / "a.conllu", text))
+    assert sentences[0].words == ["Evde", "ki", "kediler", "uyudu", "."]
+    assert written(sentences, [s.labels for s in sentences]) == text
+
+
+@pytest.mark.parametrize("mark", ["_", NO_LABEL])
+def test_a_word_that_is_not_annotated_has_no_label(tmp_path, mark):
+    text = CONLLU.replace("\tADP\t", f"\t{mark}\t")
+    first = read_tagged(write(tmp_path / "a.conllu", text))[0]
+    assert first.labels == ["NOUN", None, "NOUN", "VERB", "PUNCT"]
+    second = read_tagged(write(tmp_path / "a.conll", CONLL.replace("B-PER", mark)))[1]
+    assert second.labels == [None, "I-PER"]
+    assert written([second], [second.labels]) == "Ali\t_\nVeli\tI-PER\n\n"
+
+
 def test_a_missing_file_and_a_conllu_of_comments_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"yok\.conllu cannot be read: No such file"):
         read_tagged(tmp_path / "yok.conllu")
@@ -175,9 +221,10 @@ def test_a_wrong_number_of_predictions_is_refused_and_writes_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.conll"]
 
 
-# A file's first character may be a byte order mark, and -DOCSTART- is no word.
+# A file's first character may be a byte order mark, one of many zero bytes is no text, and -DOCSTART- is no
+# word.
 words = st.text(
-    st.characters(exclude_characters="\t\n\r \ufeff", exclude_categories=["Cs"]), min_size=1
+    st.characters(exclude_characters="\t\n\r \ufeff\x00", exclude_categories=["Cs"]), min_size=1
 ).filter(lambda word: word != "-DOCSTART-")
 labels = st.sampled_from(["O", "B-PER", "I-PER"])
 

@@ -7,7 +7,8 @@ import pytest
 from keras_bert2d.data import tagging
 from keras_bert2d.data.conll import Sentence
 from keras_bert2d.data.epochs import Place
-from keras_bert2d.data.tagging import TaggingData, labels_of, warn_of_unknown
+from keras_bert2d.data.tagging import TaggingData, labels_of, read_labelled, warn_of_unknown
+from keras_bert2d.errors import InputError
 from keras_bert2d.models.token_classifier_preprocessor import Bert2DTokenClassifierPreprocessor
 from keras_bert2d.text.rows import ROW_KEYS
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
@@ -140,5 +141,38 @@ def test_labels_that_training_never_saw_are_named_on_stderr(capsys):
     warn_of_unknown(sentences, LABELS, "dev.conllu")
     out, err = capsys.readouterr()
     assert out == "" and "dev.conllu" in err and "X (2 times)" in err
-    warn_of_unknown(SENTENCES, LABELS, "dev.conllu")
+    warn_of_unknown([*SENTENCES, Sentence(["ev"], [None])], LABELS, "dev.conllu")
     assert capsys.readouterr().err == ""
+
+
+def test_words_that_are_not_annotated_are_no_class_and_have_no_weight(preprocessor):
+    sentences = [
+        Sentence(["evler", "101", "gör"], ["NOUN", None, "VERB"]),
+        Sentence(["102", "evler"], [None, None]),
+        Sentence(["103"], ["NUM"]),
+    ]
+    assert labels_of(sentences) == ["NOUN", "NUM", "VERB"]
+    data = TaggingData(preprocessor, sentences)
+    words = [sentences[0].words, sentences[2].words]
+    features, _, all_weights = preprocessor(words, [["NOUN", "NUM", "VERB"], ["NUM"]])
+    assert data.count == 2
+    np.testing.assert_array_equal(data.rows["token_ids"], features["token_ids"])
+    word, weights = features["word_position_ids"].numpy(), data.rows["weights"].numpy()
+    # [CLS] is word 0, so 101, a piece each digit, is word 2 of the first row.
+    expected = all_weights.numpy()
+    assert expected[0][word[0] == 2].all()
+    expected[0][word[0] == 2] = 0
+    np.testing.assert_array_equal(weights, expected)
+    assert not any(name == "_" for name in preprocessor.labels)
+
+
+def test_a_file_without_one_label_is_refused_and_labels_of_names_are_read_as_iob2(tmp_path, capsys):
+    path = tmp_path / "a.conll"
+    path.write_text("ev\t_\nkar\t<none>\n")
+    with pytest.raises(InputError, match=r"a\.conll: no word is annotated") as refused:
+        read_labelled(str(path))
+    assert "\n" not in str(refused.value)
+    path.write_text("Ali\tB-PER\nBey\tE-PER\nkar\t_\n")
+    sentences, scheme = read_labelled(str(path))
+    assert (sentences[0].labels, scheme) == (["B-PER", "I-PER", None], "BIOES")
+    assert capsys.readouterr().err == f"{path}: BIOES labels, read as IOB2\n"

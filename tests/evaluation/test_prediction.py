@@ -1,10 +1,11 @@
 import functools
 import io
 import json
+import types
 
 import pytest
 
-from keras_bert2d.data.conll import read_tagged
+from keras_bert2d.data.conll import NO_LABEL, read_tagged
 from keras_bert2d.errors import InputError
 from keras_bert2d.evaluation.prediction import predict_file
 from keras_bert2d.evaluation.tagging import evaluate_tagger
@@ -66,7 +67,7 @@ def test_columns_come_back_with_predicted_labels(tmp_path, tagger):
     given = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
     assert [row[0] for row in rows] == [row[0] for row in given]
     # A row of 16 pieces ends within a sentence of names that are spelt in letters.
-    assert {row[1] for row in rows if row[0]} - {"_"} <= set(LABELS)
+    assert {row[1] for row in rows if row[0]} - {"<none>"} <= set(LABELS)
     assert rows[0][1] in LABELS
 
 
@@ -79,17 +80,40 @@ def test_a_format_that_is_given_wins_over_the_name(tmp_path, tagger):
     assert predict(tagger, str(path)).split()[2::4] == ["NOUN", "NOUN"]
 
 
-def test_a_word_that_the_row_has_no_room_for_gets_an_underscore_and_null(tmp_path, tagger):
+def test_a_word_that_the_row_has_no_room_for_gets_a_mark_of_its_own_and_null(tmp_path, tagger):
     path = tmp_path / "in.conll"
-    path.write_text("evler\tX\n" * 20, encoding="utf-8")
-    labels = [line.split("\t")[1] for line in predict(tagger, str(path)).splitlines() if line]
-    assert labels[0] in LABELS and labels[-1] == "_"
+    # A file in which nothing is annotated can be labelled.
+    path.write_text("evler\t_\n" * 20, encoding="utf-8")
+    columns = predict(tagger, str(path))
+    labels = [line.split("\t")[1] for line in columns.splitlines() if line]
+    assert labels[0] in LABELS and labels[-1] == NO_LABEL == "<none>"
     assert json.loads(predict(tagger, str(path), as_json=True))["labels"][-1] is None
+    path.write_text(columns, encoding="utf-8")
+    again = read_tagged(path)[0].labels
+    assert again == [None if label == NO_LABEL else label for label in labels]
+    words = "".join(f"{i}\tevler\t_\t_" + "\t_" * 6 + "\n" for i in range(1, 21))
+    (tmp_path / "in.conllu").write_text(words, encoding="utf-8")
+    assert predict(tagger, str(tmp_path / "in.conllu")).splitlines()[19].split("\t")[3] == NO_LABEL
+    (tmp_path / "in.txt").write_text("evler " * 20 + "\n", encoding="utf-8")
+    text = str(tmp_path / "in.txt")
+    assert predict(tagger, text).splitlines()[19] == f"evler\t{NO_LABEL}"
+    assert json.loads(predict(tagger, text, as_json=True))["words"][19]["label"] is None
 
 
+def test_files_in_another_encoding_are_read_with_its_name(tmp_path, tagger):
+    for name, text in (("a.conll", "ışık\tNOUN\n"), ("a.txt", "ışık\n")):
+        (tmp_path / name).write_bytes(text.encode("iso-8859-9"))
+        found = predict(tagger, str(tmp_path / name), encoding="iso-8859-9")
+        assert found.split("\t")[0] == "ışık"
+    (tmp_path / "gold.conll").write_bytes("ışık\tNOUN\n".encode("iso-8859-9"))
+    assert evaluate_tagger(tagger, str(tmp_path / "gold.conll"), encoding="iso-8859-9")["words"] == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be decoded")
 def test_texts_are_split_into_words_with_their_places(tmp_path, tagger):
     path = tmp_path / "in.txt"
-    path.write_bytes("Evler, kitap.\n\nbir \xff".encode() + b"\xff\n")
+    # Some lines in UTF-8 beside a bad one, or the file is taken for one in another encoding.
+    path.write_bytes("Evler, kitap.\n\nbir \xff".encode() + b"\xff\n" + "ışık\nöğle\n".encode())
     blocks = predict(tagger, str(path)).strip("\n").split("\n\n")
     assert [[line.split("\t")[0] for line in block.splitlines()] for block in blocks][0] == [
         "Evler", ",", "kitap", ".",
@@ -155,6 +179,77 @@ def test_evaluation_scores_the_predictions_and_warns_of_unknown_labels(tmp_path,
     assert scores["accuracy"] == pytest.approx(sum(a == b for a, b in pairs) / len(pairs))
     assert scores["words"] == len(pairs)
     assert "NUM (" in capsys.readouterr().err
+
+
+def test_words_that_are_not_annotated_are_not_scored_and_a_file_of_them_is_refused(tmp_path, tagger):
+    path = tmp_path / "gold.conllu"
+    path.write_text(conllu(2, 6).replace("\tPUNCT\t", "\t_\t"), encoding="utf-8")
+    scores = evaluate_tagger(tagger, str(path))
+    every = [label for sentence in read_tagged(path) for label in sentence.labels]
+    assert scores["words_not_annotated"] == every.count(None) == 6
+    assert scores["words"] == len(every) - 6
+    path.write_text("1\tev\t_\t_" + "\t_" * 6 + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"gold\.conllu: no word is annotated"):
+        evaluate_tagger(tagger, str(path))
+
+
+# *Ali Bey* and *Veli* of one type side by side, then a name of another.
+NAMES = {
+    "IOB2": ["B-PER", "I-PER", "B-PER", "O", "B-LOC"],
+    "IOB1": ["I-PER", "I-PER", "B-PER", "O", "I-LOC"],
+    "BIOES": ["B-PER", "E-PER", "S-PER", "O", "S-LOC"],
+    "BILOU": ["B-PER", "L-PER", "U-PER", "O", "U-LOC"],
+}
+
+
+class FakeTagger:
+    """Predicts the labels that it was given, whatever the words."""
+
+    def __init__(self, known, predicted):
+        self.preprocessor = types.SimpleNamespace(labels=known)
+        self.predicted = predicted
+
+    def predict(self, words, verbose):
+        assert [len(row) for row in words] == [len(row) for row in self.predicted]
+        return self.predicted
+
+
+@pytest.mark.parametrize("of_file", NAMES)
+@pytest.mark.parametrize("of_tagger", NAMES)
+def test_a_tagger_of_any_scheme_is_scored_on_a_file_of_any(
+    tmp_path, tagger, monkeypatch, capsys, of_tagger, of_file
+):
+    path = tmp_path / "gold.conll"
+    path.write_text("".join(f"söz\t{label}\n" for label in NAMES[of_file]), encoding="utf-8")
+    known = sorted(set(NAMES[of_tagger]))
+
+    def score(predicted):
+        fake = FakeTagger(known, predicted)
+        monkeypatch.setattr(Bert2DTokenClassifier, "from_preset", lambda preset: fake)
+        return evaluate_tagger(tagger, str(path))
+
+    scores = score([NAMES[of_tagger]])
+    assert {scores[name] for name in ("accuracy", "f1", "precision", "recall")} == {1.0}
+    said = capsys.readouterr().err.splitlines()
+    assert (f"{path}: {of_file} labels, read as IOB2" in said) == (of_file != "IOB2")
+    assert (f"{tagger}: predicts {of_tagger} labels, read as IOB2" in said) == (of_tagger != "IOB2")
+    assert len(said) == (of_file != "IOB2") + (of_tagger != "IOB2")
+    # The last name is lost: two of three found, nothing else said.
+    scores = score([[*NAMES[of_tagger][:-1], None]])
+    assert scores["precision"] == 1.0 and scores["recall"] == pytest.approx(2 / 3)
+    assert scores["accuracy"] == 0.8 and scores["words_without_label"] == 1
+
+
+def test_names_are_scored_by_words_alone_where_the_tagger_or_the_file_has_plain_classes(
+    tmp_path, tagger, monkeypatch, capsys
+):
+    path = tmp_path / "gold.conll"
+    path.write_text("ev\tNOUN\nAli\tB-PER\n", encoding="utf-8")
+    fake = FakeTagger(["O", "B-PER"], [["O", "B-PER"]])
+    monkeypatch.setattr(Bert2DTokenClassifier, "from_preset", lambda preset: fake)
+    scores = evaluate_tagger(tagger, str(path))
+    assert scores["accuracy"] == 0.5 and "f1" not in scores
+    assert "NOUN (1 times)" in capsys.readouterr().err
 
 
 def test_evaluation_of_a_model_that_is_no_tagger_is_refused(tmp_path, masked_lm):

@@ -169,6 +169,67 @@ def test_bio_columns_are_scored_by_spans(tmp_path, options):
     assert np.dtype(model.trainable_variables[0].dtype) == np.float32
 
 
+BIOES = {"B-PER": "B-PER", "I-PER": "E-PER", "B-LOC": "S-LOC"}
+IOB1 = {"B-PER": "I-PER", "I-PER": "I-PER", "B-LOC": "I-LOC"}
+
+
+def recoded(path, target, labels):
+    """Writes a file of two columns with other labels."""
+    rows = [line.split("\t") for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    text = "".join("\t".join([row[0], *(labels.get(x, x) for x in row[1:])]) + "\n" for row in rows)
+    target.write_text(text, encoding="utf-8")
+    return str(target)
+
+
+def test_names_in_any_scheme_train_and_score_as_iob2(tmp_path, options, capsys):
+    # A word outside between the names, so that IOB1 has no B-.
+    files = {}
+    for name in PARTS:
+        text = Path(options[name].replace(".conllu", ".conll")).read_text(encoding="utf-8")
+        text = text.replace("Ankara'da\t", "evler\tO\nAnkara'da\t").replace("Ali\t", "evler\tO\nAli\t")
+        files[name] = str(tmp_path / f"{name}.conll")
+        Path(files[name]).write_text(text, encoding="utf-8")
+    other = {
+        "train": recoded(files["train"], tmp_path / "train.bioes", BIOES),
+        "dev": recoded(files["dev"], tmp_path / "dev.iob1", IOB1),
+        "test": files["test"],
+    }
+    flags = options | {"random_weights": True, "epochs": 1}
+    expected = finetune_tagger(FinetuneConfig.load(**flags | files, output=str(tmp_path / "iob2")))
+    capsys.readouterr()
+    scores = finetune_tagger(FinetuneConfig.load(**flags | other, output=str(tmp_path / "other")))
+    assert scores == expected
+    said = capsys.readouterr().err
+    assert f"{other['train']}: BIOES labels, read as IOB2" in said
+    assert f"{other['dev']}: IOB1 labels, read as IOB2" in said and f"{other['test']}:" not in said
+
+
+def test_words_that_are_not_annotated_are_counted_and_are_no_class(tmp_path, options):
+    files = {}
+    for name in PARTS:
+        text = Path(options[name]).read_text(encoding="utf-8").replace("\tDET\t", "\t_\t")
+        files[name] = str(tmp_path / f"{name}.conllu")
+        Path(files[name]).write_text(text, encoding="utf-8")
+    flags = options | files | {"random_weights": True, "epochs": 1}
+    scores = finetune_tagger(FinetuneConfig.load(**flags, output=str(tmp_path / "run")))
+    labels = [label for sentence in read_tagged(files["test"]) for label in sentence.labels]
+    assert scores["test_words_not_annotated"] == labels.count(None) > 0
+    assert scores["test_words"] == len(labels) - labels.count(None)
+    saved = evaluate_tagger(str(tmp_path / "run"), files["test"])
+    assert {f"test_{name}": value for name, value in saved.items()}.items() <= scores.items()
+    model = Bert2DTokenClassifier.from_preset(str(tmp_path / "run" / "preset"))
+    assert model.preprocessor.labels == ["NOUN", "PUNCT", "VERB"]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_file_in_which_nothing_is_annotated_is_refused(tmp_path, options, name):
+    path = tmp_path / "bare.conllu"
+    path.write_text("1\tev\t_\t_" + "\t_" * 6 + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"bare\.conllu: no word is annotated"):
+        finetune_tagger(FinetuneConfig.load(**options | {name: str(path)}, output=str(tmp_path / "run")))
+    assert not (tmp_path / "run").exists()
+
+
 def start(tmp_path, options, name, *flags):
     path = tmp_path / "options.json"
     path.write_text(json.dumps(options))
