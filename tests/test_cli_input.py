@@ -106,7 +106,7 @@ def test_unknown_words_are_counted_and_warned_of(tmp_path, capsys, corpus):
     result, errors = run_json(capsys, "prepare", corpus, "--vocab", vocabulary, "-o", tmp_path / "s")
     # Of every 17 words, punctuation too, six have a capital letter.
     assert result["unknown_share_of_words"] == pytest.approx(6 / 17)
-    assert "keras-bert2d: warning: 35.3% of the words are [UNK]" in last_line(errors)
+    assert f"keras-bert2d: warning: 35.3% of the words of {corpus} are [UNK]" in last_line(errors)
     assert "'cased'" in last_line(errors)
 
 

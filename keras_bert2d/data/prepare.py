@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import shutil
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,7 @@ from keras_bert2d.data.shards import (
     read_manifest,
     write_records,
 )
-from keras_bert2d.errors import InputError, InputWarning
+from keras_bert2d.errors import InputError
 from keras_bert2d.files import atomic_file, sha256_of
 from keras_bert2d.progress import progress
 from keras_bert2d.reading.encoding import check_encoding
@@ -38,13 +37,18 @@ from keras_bert2d.reading.texts import input_size, read_text_blocks
 from keras_bert2d.text.packing import without_empty
 from keras_bert2d.text.special_tokens import UNK
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
-from keras_bert2d.text.vocabulary import read_vocabulary, rules_file, vocabulary_digest, write_vocabulary
+from keras_bert2d.text.vocabulary import (
+    read_vocabulary,
+    rules_file,
+    vocabulary_digest,
+    warn_if_unknown,
+    write_vocabulary,
+)
 
 # What lies in a folder until its manifest is written, beside the notes of the shards.
 _SETTINGS = "prepare.json"
 _TOTAL = "total.json"
 _BATCH_LINES = 1024
-_MOST_UNKNOWN = 0.01
 
 
 def prepare(
@@ -300,13 +304,8 @@ def _merge(output: Path, settings: dict, total: int) -> Manifest | None:
     )
     if not manifest.pieces:
         raise InputError("The input has no word: it holds control characters only.")
-    if manifest.unknown > _MOST_UNKNOWN * manifest.words:
-        warnings.warn(
-            f"{manifest.unknown / manifest.words:.1%} of the words are [UNK]: is the vocabulary one of this "
-            f"language, trained with casing={settings['tokenizer']['casing']!r}?",
-            InputWarning,
-            stacklevel=3,
-        )
+    source = ", ".join(corpus["name"] for corpus in settings["corpora"])
+    warn_if_unknown(manifest.unknown, manifest.words, settings["tokenizer"]["casing"], source)
     with atomic_file(output / MANIFEST) as file:
         file.write(manifest.to_json())
     for i in range(total):

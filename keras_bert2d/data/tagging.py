@@ -12,6 +12,7 @@ from keras_bert2d.data.spans import as_iob2
 from keras_bert2d.errors import InputError
 from keras_bert2d.progress import say
 from keras_bert2d.text.packing import pack_rows
+from keras_bert2d.text.vocabulary import warn_if_unknown
 
 # Sentences are packed in groups, so that a group's rows follow from its sentences alone.
 _GROUP_SENTENCES = 4096
@@ -84,6 +85,12 @@ class TaggingData:
         self.pad_id = preprocessor.tokenizer.pad_token_id
         self.rows = {**features, "labels": ids, "weights": weights}
         self.count = len(sentences)
+        tokenizer = preprocessor.tokenizer
+        unknown = tf.math.count_nonzero(features["token_ids"] == tokenizer.unk_token_id)
+        opens = (features["subword_position_ids"] == 0) & (features["padding_mask"] > 0)
+        # [CLS] and [SEP] are words too.
+        words = int(tf.math.count_nonzero(opens)) - 2 * self.count
+        warn_if_unknown(int(unknown), words, tokenizer.casing, "the training data")
 
     def rows_per_epoch(self) -> int:
         """Returns the packed rows of an epoch, which shuffling changes by very little."""

@@ -7,17 +7,19 @@ id rules that were chosen: `vocabulary.txt` has them in `vocabulary.txt.json`.
 import hashlib
 import json
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from keras_bert2d.errors import InputError
+from keras_bert2d.errors import InputError, InputWarning
 from keras_bert2d.files import atomic_file
 from keras_bert2d.text.special_tokens import SPECIAL_TOKENS
 
 # What `Bert2DTokenizer` takes beside the pieces, and what saves with them.
 RULES = ("casing", "max_words", "max_intermediate_subwords", "overflow", "word_numbering")
 _DIGEST = "vocabulary_digest"
+_MOST_UNKNOWN = 0.01
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
@@ -176,6 +178,24 @@ def vocabulary_digest(pieces: Sequence[str]) -> str:
     It depends on the pieces alone, not on line ends or on the name of the file.
     """
     return hashlib.sha256("\n".join(pieces).encode("utf-8")).hexdigest()
+
+
+def warn_if_unknown(unknown: int, words: int, casing: str, source: str) -> None:
+    """Warns where more than one word in a hundred is `[UNK]`, as in a text of another casing.
+
+    Args:
+        unknown: int. The words that are `[UNK]`.
+        words: int. All words.
+        casing: string. The tokenizer's.
+        source: string. Where the words are from.
+    """
+    if unknown > _MOST_UNKNOWN * words:
+        warnings.warn(
+            f"{unknown / words:.1%} of the words of {source} are [UNK]: is the vocabulary one of this "
+            f"language, trained with casing={casing!r}?",
+            InputWarning,
+            stacklevel=3,
+        )
 
 
 def _name_lines(lines: Sequence[int], at_most: int = 5) -> str:

@@ -8,7 +8,7 @@ from keras_bert2d.data import tagging
 from keras_bert2d.data.conll import Sentence
 from keras_bert2d.data.epochs import Place
 from keras_bert2d.data.tagging import TaggingData, labels_of, read_labelled, warn_of_unknown
-from keras_bert2d.errors import InputError
+from keras_bert2d.errors import InputError, InputWarning
 from keras_bert2d.models.token_classifier_preprocessor import Bert2DTokenClassifierPreprocessor
 from keras_bert2d.text.rows import ROW_KEYS
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
@@ -176,3 +176,10 @@ def test_a_file_without_one_label_is_refused_and_labels_of_names_are_read_as_iob
     sentences, scheme = read_labelled(str(path))
     assert (sentences[0].labels, scheme) == (["B-PER", "I-PER", None], "BIOES")
     assert capsys.readouterr().err == f"{path}: BIOES labels, read as IOB2\n"
+
+
+def test_unknown_words_are_warned_of(preprocessor):
+    # Of five words one; [CLS] and [SEP] do not count.
+    sentences = [Sentence(["ev", "evler", "gör"], ["NOUN"] * 3), Sentence(["ev", "מים"], ["NOUN"] * 2)]
+    with pytest.warns(InputWarning, match=r"20\.0% of the words of the training data are \[UNK\]"):
+        TaggingData(preprocessor, sentences)
