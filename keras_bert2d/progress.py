@@ -1,6 +1,9 @@
 """Progress with rate and time left, on stderr, for every long step."""
 
+import contextlib
+import os
 import sys
+from collections.abc import Iterator
 from typing import IO
 
 from tqdm import tqdm
@@ -59,6 +62,19 @@ def say(text: str, file: IO[str] | None = None) -> None:
     'read as IOB2\n'
     """
     tqdm.write(text, file=sys.stderr if file is None else file)
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Sends what a library of another language writes to stdout, which is for results, to stderr."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 class _Lines:

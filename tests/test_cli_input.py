@@ -137,3 +137,10 @@ def test_help_version_and_a_missing_argument_do_not_import_tensorflow():
 )
 def test_figures_keep_their_significant_digits(value, text):
     assert figure(value) == text
+
+
+def test_nothing_but_the_result_is_on_stdout(tmp_path, corpus):
+    arguments = ["vocab", corpus, "-o", tmp_path / "v.txt", "--size", "90", "--json"]
+    command = [sys.executable, "-m", "keras_bert2d.cli", *map(str, arguments)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(shown)["size"] <= 90 and shown.count("\n") == 1

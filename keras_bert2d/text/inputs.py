@@ -1,4 +1,4 @@
-"""What users pass for texts, words and labels: lists to tensors, checks, batches."""
+"""What users pass for texts, words and labels: lists to tensors, and checks."""
 
 import numpy as np
 import tensorflow as tf
@@ -70,35 +70,36 @@ def as_tensor(values, name: str, dtype=None) -> tf.Tensor | tf.RaggedTensor:
         raise InputError(f"`{name}` must hold values of one kind: {reason}") from error
 
 
-def gather_batches(data, batch_size: int | None = None, shuffle: bool = False) -> tf.data.Dataset:
-    """Makes batches of what lies in memory: rows are gathered by their numbers, a batch at a time.
+def fill_gaps(values, filler: str) -> tuple:
+    """Fills labels that are not there, `None` in lists.
 
     Args:
-        data: tensor, ragged tensor or array `[row, …]`, or a structure of them.
-        batch_size: int or `None` for 32.
-        shuffle: bool. Whether rows come in another order each time.
+        values: labels or label ids of words, list of lists; tensors come back as they are.
+        filler: string, a label to put in where there are labels and not ids; there it is id 0.
 
-    Raises:
-        InputError: The parts have different numbers of rows.
+    Returns:
+        The values, and for each word 1, or 0 where it had none, in one list; `None` where all have one.
+
+    Example:
+
+    >>> fill_gaps([["NOUN", None], [None]], "ADJ")
+    ([['NOUN', 'ADJ'], ['ADJ']], [1, 0, 0])
     """
 
-    def keep_ragged(part):
-        return part if isinstance(part, tf.RaggedTensor) else tf.convert_to_tensor(part)
+    def as_list(x):
+        return x.tolist() if isinstance(x, np.ndarray) and x.dtype == object else x
 
-    data = tf.nest.map_structure(keep_ragged, data)
-    rows = {int(tf.shape(part)[0]) for part in tf.nest.flatten(data)}
-    if len(rows) > 1:
-        raise InputError(
-            "The inputs, labels and weights must have the same number of rows. "
-            f"Received: {', '.join(map(str, sorted(rows)))}"
-        )
-    count = rows.pop()
-    numbers = tf.data.Dataset.range(count)
-    if shuffle:
-        numbers = numbers.shuffle(max(count, 1))
-    return numbers.batch(batch_size or DEFAULT_BATCH_SIZE).map(
-        lambda batch: tf.nest.map_structure(lambda part: tf.gather(part, batch), data)
-    )
+    rows = as_list(values)
+    rows = [as_list(row) for row in rows] if isinstance(rows, (list, tuple)) else []
+    if not all(isinstance(row, (list, tuple)) for row in rows):
+        return values, None
+    if not any(None in row for row in rows):
+        return values, None
+    labels = [label for row in rows for label in row]
+    if not any(isinstance(label, str) for label in labels):
+        filler = 0
+    filled = [[filler if label is None else label for label in row] for row in rows]
+    return filled, [int(label is not None) for label in labels]
 
 
 def check_lengths(wanted: tf.Tensor, values: tf.RaggedTensor, name: str) -> None:
@@ -113,12 +114,7 @@ def check_lengths(wanted: tf.Tensor, values: tf.RaggedTensor, name: str) -> None
         InputError: Eagerly; in a graph it is a `tf.errors.InvalidArgumentError`.
     """
     have = values.row_lengths()
-    require(
-        tf.equal(tf.size(have), tf.size(wanted)),
-        f"`x` and `{name}` must have the same number of rows. Received:",
-        tf.size(wanted),
-        tf.size(have),
-    )
+    check_rows(wanted, have, name)
     wrong = tf.where(have != wanted)[:1, 0]
     require(
         tf.equal(tf.size(wrong), 0),
@@ -127,6 +123,24 @@ def check_lengths(wanted: tf.Tensor, values: tf.RaggedTensor, name: str) -> None
         tf.gather(wanted, wrong),
         tf.gather(have, wrong),
     )
+
+
+def check_rows(wanted, values, name: str) -> None:
+    """Refuses values, labels say, of more or fewer rows than there are.
+
+    Args:
+        wanted: tensor or ragged tensor `[row, …]`.
+        values: tensor or ragged tensor `[row, …]`.
+        name: string. What the values are called in errors.
+
+    Raises:
+        InputError: Eagerly; in a graph it is a `tf.errors.InvalidArgumentError`.
+    """
+    rows = [
+        part.nrows() if isinstance(part, tf.RaggedTensor) else tf.shape(part)[0] for part in (wanted, values)
+    ]
+    rows = [tf.cast(count, tf.int64) for count in rows]
+    require(tf.equal(*rows), f"`x` and `{name}` must have the same number of rows. Received:", *rows)
 
 
 def require(holds: tf.Tensor, message: str, *received: tf.Tensor) -> None:

@@ -1,6 +1,7 @@
 """Training of a WordPiece vocabulary: words are counted here, `tokenizers` merges the pieces."""
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -13,7 +14,7 @@ from tokenizers.trainers import WordPieceTrainer
 
 from keras_bert2d.choices import CASINGS, check_choice
 from keras_bert2d.errors import InputError
-from keras_bert2d.progress import progress, say
+from keras_bert2d.progress import progress, say, stdout_to_stderr
 from keras_bert2d.reading.texts import input_size, read_text_blocks
 from keras_bert2d.text.casing import normalize
 from keras_bert2d.text.positions import IdRules
@@ -104,10 +105,12 @@ def train_vocabulary(
         min_frequency=min_frequency,
         special_tokens=first_pieces,
         continuing_subword_prefix=CONTINUATION_PREFIX,
+        show_progress=sys.stderr.isatty(),
     )
     model = tokenizers.Tokenizer(WordPiece(unk_token=UNK))
     model.pre_tokenizer = WhitespaceSplit()
-    model.train_from_iterator(_repeat(words, counts, kept), trainer)
+    with stdout_to_stderr():
+        model.train_from_iterator(_repeat(words, counts, kept), trainer)
     ids = model.get_vocab()
     pieces = sorted(ids, key=ids.get)
     if output is not None:
