@@ -18,7 +18,7 @@ POSITION_SCHEMES = ("two_d", "learned")
 NORM_ORDERS = ("post", "pre")
 DTYPES = ("float32", "mixed_bfloat16", "bfloat16")
 
-DECAYS = ("linear", "cosine", "constant")
+DECAYS = ("linear", "cosine", "constant", "wsd")
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 
 

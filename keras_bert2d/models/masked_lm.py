@@ -8,9 +8,8 @@ from keras_bert2d.errors import InputError
 from keras_bert2d.layers.initializers import bert_initializer
 from keras_bert2d.layers.masked_lm_head import MaskedLMHead, gather_columns
 from keras_bert2d.models.backbone import Bert2DBackbone, check_fits
-from keras_bert2d.models.features import TakesFeatures
 from keras_bert2d.models.masked_lm_preprocessor import Bert2DMaskedLMPreprocessor
-from keras_bert2d.models.saved_dtype import KeepsDtype
+from keras_bert2d.models.task import Bert2DTask
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
@@ -45,7 +44,7 @@ class NextSentenceHead(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
-class Bert2DMaskedLM(TakesFeatures, KeepsDtype, keras_hub.models.MaskedLM):
+class Bert2DMaskedLM(Bert2DTask, keras_hub.models.MaskedLM):
     """Predicts masked pieces; with `next_sentence=True` also whether a pair's texts follow each other.
 
     Args:
@@ -133,6 +132,16 @@ class Bert2DMaskedLM(TakesFeatures, KeepsDtype, keras_hub.models.MaskedLM):
         if self.next_sentence and not isinstance(x, dict):
             return self.preprocessor.for_next_sentence(x, y, sample_weight)
         return super().preprocess_samples(x, y, sample_weight)
+
+    def make_rows(self, step, x, y=None, sample_weight=None, *, scoring: bool = False):
+        # The masks of a pass that nothing is learned from are the same each time, and not those of training.
+        step = -1 - step if scoring else step
+        if self.next_sentence:
+            return self.preprocessor.for_next_sentence(x, y, sample_weight, step)
+        return self.preprocessor.for_step(step, x, y, sample_weight)
+
+    def idle_layers(self) -> list[keras.layers.Layer]:
+        return [] if self.next_sentence else [self.backbone.pooler]
 
     def fill_masks(self, texts: list[str], top_k: int = 5) -> list[list[list[tuple[str, float]]]]:
         """Fills the `[MASK]`s of texts.

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_bert2d.errors import InputError
 from keras_bert2d.models.backbone import Bert2DBackbone
+from keras_bert2d.text.inputs import as_tensor
 from keras_bert2d.text.masking import MaskRules, mask_rows
 from keras_bert2d.text.rows import RowRules, pair_rows, single_rows
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
@@ -60,8 +61,8 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
         # A generator with a state: where Keras's or TensorFlow's global seed is set, `tf.random.uniform` in a
         # dataset draws the same in every epoch.
         with tf.device("cpu"):
-            first = np.random.randint(2**31) if seed is None else seed
-            self._steps = tf.random.Generator.from_seed(first, alg="philox")
+            self._first = np.random.randint(2**31) if seed is None else seed
+            self._steps = tf.random.Generator.from_seed(self._first, alg="philox")
         # A tokenizer without a vocabulary is about to be loaded from a preset.
         if tokenizer.vocabulary is not None:
             self._rules()
@@ -70,6 +71,17 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
         self.built = True
 
     def call(self, x, y=None, sample_weight=None):
+        with tf.device("cpu"):
+            step = self._steps.uniform([], maxval=tf.int64.max, dtype=tf.int64)
+        return self.for_step(step, x, y, sample_weight)
+
+    def for_step(self, step, x, y=None, sample_weight=None):
+        """As a call, with masks that hang on `seed`, the step and the row alone.
+
+        Args:
+            step: int64 scalar.
+            x, y, sample_weight: as in a call.
+        """
         if y is not None or sample_weight is not None:
             raise InputError(
                 "Masked pieces are their own labels: pass texts alone, pairs as x=(first, second). "
@@ -81,10 +93,24 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
                 rows = pair_rows(*(self._tokenize(text) for text in x), rules)
             else:
                 rows = single_rows(self._tokenize(x), rules)
-            step = self._steps.uniform([], maxval=tf.int64.max, dtype=tf.int64)
-            return mask_rows(rows, masks, self.seed or 0, step)
+            return mask_rows(rows, masks, self._first, step)
 
-    def for_next_sentence(self, x, y=None, sample_weight=None):
+    def in_memory(self, x, y=None, sample_weight=None) -> tuple:
+        """Reads what lies in memory, where errors can be told well.
+
+        Args:
+            x: list of strings or string tensor `[row]`, or a tuple of two for pairs.
+            y: list of ints `[row]`, for next-sentence prediction, or `None`.
+            sample_weight: list of floats `[row]`, or `None`.
+
+        Returns:
+            Tuple of those that are not `None`, as tensors.
+        """
+        x = tuple(map(_as_texts, x)) if isinstance(x, tuple) else _as_texts(x)
+        given = [("y", y, tf.int32), ("sample_weight", sample_weight, tf.float32)]
+        return x, *(as_tensor(value, name, dtype) for name, value, dtype in given if value is not None)
+
+    def for_next_sentence(self, x, y=None, sample_weight=None, step=None):
         """As a call on pairs, for a model with `next_sentence=True`.
 
         Args:
@@ -92,6 +118,7 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
             y: int tensor `[row]`: 0 where the second text follows the first, 1 where not. `None` where
                 nothing is learned from them.
             sample_weight: float tensor `[row]`, weights of `y`, or `None` for 1.
+            step: int64 scalar, see `for_step`, or `None` for masks drawn anew.
 
         Returns:
             `(features, labels, weights)`, with `pair_positions` among the features; with `y`, labels and
@@ -99,7 +126,7 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
         """
         if not isinstance(x, tuple):
             raise InputError("Next-sentence prediction takes pairs: pass x=(first, second).")
-        features, labels, weights = self(x=x)
+        features, labels, weights = self(x=x) if step is None else self.for_step(step, x)
         with tf.device("cpu"):
             features["pair_positions"] = tf.zeros_like(features["token_ids"][:, :1])
             if y is None:
@@ -115,12 +142,7 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
             )
 
     def _tokenize(self, texts) -> tf.RaggedTensor:
-        texts = tf.convert_to_tensor(texts, tf.string)
-        if texts.shape.rank != 1:
-            raise InputError(
-                f"`x` must hold strings [row], or a tuple of two such. Received: x of shape {texts.shape}"
-            )
-        return self.tokenizer.tokenize(texts)
+        return self.tokenizer.tokenize(_as_texts(texts))
 
     def for_filling(self, texts: list[str]) -> tuple[dict[str, tf.Tensor], list[int]]:
         """Rows of texts that hold `[MASK]`, with the columns of those.
@@ -170,3 +192,12 @@ class Bert2DMaskedLMPreprocessor(keras_hub.models.Preprocessor):
             "masking": self.masking,
             "seed": self.seed,
         }
+
+
+def _as_texts(texts) -> tf.Tensor:
+    if not isinstance(texts, (str, bytes)):
+        texts = as_tensor(texts, "x", tf.string)
+    if getattr(texts, "dtype", None) != tf.string or texts.shape.rank != 1:
+        received = f"{texts!r}" if isinstance(texts, (str, bytes)) else f"x of shape {texts.shape}"
+        raise InputError(f"`x` must hold strings [row], or a tuple of two such. Received: {received}")
+    return texts

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import keras
 import keras_hub
@@ -12,32 +11,17 @@ from keras import ops
 from keras_bert2d.errors import InputError
 from keras_bert2d.layers.initializers import bert_initializer
 from keras_bert2d.models.backbone import Bert2DBackbone, check_fits
-from keras_bert2d.models.features import TakesFeatures
-from keras_bert2d.models.saved_dtype import KeepsDtype
-from keras_bert2d.models.token_classifier_preprocessor import (
-    Bert2DTokenClassifierPreprocessor,
-    WordPlaces,
-)
+from keras_bert2d.models.batches import holds_features
+from keras_bert2d.models.class_weights import weights_by_id
+from keras_bert2d.models.task import Bert2DTask
+from keras_bert2d.models.token_classifier_preprocessor import Bert2DTokenClassifierPreprocessor
+from keras_bert2d.models.word_labels import TaggedWord, label_words
 
-
-class TaggedWord(NamedTuple):
-    """A word that was found in a sentence, with its label.
-
-    Attributes:
-        word: string. `sentence[start:end]`.
-        label: string, or `None` where the row was full before the word.
-        start: int. Place of the word's first character in the sentence.
-        end: int. Place after its last character.
-    """
-
-    word: str
-    label: str | None
-    start: int
-    end: int
+__all__ = ["Bert2DTokenClassifier", "TaggedWord", "label_words"]
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
-class Bert2DTokenClassifier(TakesFeatures, KeepsDtype, keras_hub.models.Task):
+class Bert2DTokenClassifier(Bert2DTask, keras_hub.models.Task):
     """Labels words: parts of speech, names, anything that is said of a word.
 
     A dense layer on the backbone's columns (Devlin et al. 2019, section 5.3); a word's label is read at its
@@ -121,42 +105,42 @@ class Bert2DTokenClassifier(TakesFeatures, KeepsDtype, keras_hub.models.Task):
         self._make_predict_ids()
 
     def _make_predict_ids(self) -> None:
-        """Makes what `predict` calls anew, as compiling does: layers may have changed."""
+        """Makes what `predict` calls, anew where layers have changed: quantised ones, or LoRA."""
+        made_of = tuple(f"{variable.path} {variable.dtype}" for variable in self.variables)
+        if made_of == getattr(self, "_predict_ids_of", None):
+            return  # To compile again for training need not trace `predict` again.
+        self._predict_ids_of = made_of
         # It keeps one label a column, not all logits. Only the method of this second model is an
         # attribute: the model itself would be saved with the task's weights.
         self._predict_ids = keras.Model(self.input, ops.argmax(self.output, axis=-1)).predict
 
-    def fit(
-        self,
-        x=None,
-        y=None,
-        batch_size: int | None = None,
-        sample_weight=None,
-        validation_data=None,
-        shuffle: bool = True,
-        **kwargs,
-    ) -> keras.callbacks.History:
-        """Trains as `keras.Model.fit`; validation counts each word once, see `evaluate`."""
-        if self.preprocessor is not None:
-            x = self.preprocessor.batches(x, y, sample_weight, batch_size, shuffle)
-            if validation_data is not None:
-                data = keras.utils.unpack_x_y_sample_weight(validation_data)
-                # A dataset has its own batches.
-                size = None if hasattr(data[0], "element_spec") else batch_size
-                validation_data = self.preprocessor.batches(*data, size, scoring=True)
-            y = sample_weight = batch_size = None
-            shuffle = False  # It is done, or the dataset's own matter.
-        return super().fit(x, y, batch_size, sample_weight, validation_data, shuffle=shuffle, **kwargs)
+    def make_rows(self, step, x, y=None, sample_weight=None, *, scoring: bool = False):
+        make = self.preprocessor.for_scoring if scoring else self.preprocessor.call
+        return make(x, y, sample_weight)
+
+    def idle_layers(self) -> list[keras.layers.Layer]:
+        return [self.backbone.pooler]
+
+    def class_weights(self, class_weight) -> list[float]:
+        return weights_by_id(class_weight, getattr(self.preprocessor, "labels", None), self.num_classes)
+
+    def fit(self, *args, class_weight=None, **kwargs) -> keras.callbacks.History:
+        """Trains as `keras.Model.fit`; validation counts each word once, see `evaluate`.
+
+        Args:
+            *args: see the class and `keras.Model.fit`. In lists, words without a label have `None`.
+            class_weight: dict of label, or label id, to float: how much the words of a label count; 1 where
+                it is not named. It multiplies `sample_weight`.
+            **kwargs: see `keras.Model.fit`.
+        """
+        return super().fit(*args, class_weight=class_weight, **kwargs)
 
     def evaluate(self, x=None, y=None, batch_size=None, sample_weight=None, **kwargs):
         """Evaluates as `keras.Model.evaluate`, each word counted once: at its first piece.
 
-        Words that a row has no room for are not counted.
+        Words that a row has no room for, and those without a label, are not counted.
         """
-        if self.preprocessor is not None:
-            x = self.preprocessor.batches(x, y, sample_weight, batch_size, scoring=True)
-            y = sample_weight = batch_size = None
-        return super().evaluate(x=x, y=y, batch_size=batch_size, sample_weight=sample_weight, **kwargs)
+        return super().evaluate(x, y, batch_size, sample_weight, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, **kwargs):
         """Evaluates one batch, each word counted once, see `evaluate`."""
@@ -178,7 +162,7 @@ class Bert2DTokenClassifier(TakesFeatures, KeepsDtype, keras_hub.models.Task):
             For words, a list for each row with a label string for each word; for sentences, a list for each
             with `TaggedWord`s. Words that the row has no room for have `None`. For features, logits.
         """
-        if self.preprocessor is None or self.preprocessor.holds_features(x):
+        if self.preprocessor is None or holds_features(x):
             return super().predict(x, batch_size=batch_size, steps=steps, **kwargs)
         batches = self.preprocessor.text_batches(x, batch_size, steps)
         if not batches:
@@ -263,34 +247,3 @@ def _check_classes(num_classes: int | None, preprocessor) -> int:
             f"Received: num_classes={num_classes}"
         )
     return num_classes
-
-
-def label_words(places: WordPlaces, ids: np.ndarray, names: Sequence[str]) -> list[list]:
-    """Names the labels of a batch's words.
-
-    Args:
-        places: `WordPlaces`.
-        ids: int array `[row, columns]`, the label id of each column.
-        names: list of strings, the labels.
-
-    Returns:
-        What `Bert2DTokenClassifier.predict` returns for the batch.
-    """
-    names = np.array(names, object)
-    row = np.repeat(np.arange(len(places.given)), places.given)
-    ends = np.cumsum(places.given)
-    kept = np.arange(len(row)) - (ends - places.given)[row] < places.kept[row]
-    labels = np.full(len(row), None, object)
-    labels[kept] = names[ids[row[kept], places.columns]]
-
-    def by_row(values: np.ndarray) -> list[list]:
-        return [part.tolist() for part in np.split(values, ends[:-1])]
-
-    if places.sentences is None:
-        return by_row(labels)
-    texts = (sentence.decode("utf-8", "replace") for sentence in places.sentences)
-    columns = map(by_row, (labels, places.starts, places.ends))
-    return [
-        [TaggedWord(text[i:j], label, i, j) for label, i, j in zip(*words, strict=True)]
-        for text, *words in zip(texts, *columns, strict=True)
-    ]

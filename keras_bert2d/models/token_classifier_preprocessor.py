@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import keras
 import keras_hub
@@ -12,12 +11,15 @@ import tensorflow as tf
 from keras_bert2d.choices import LABELLED_PIECES, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.models.backbone import Bert2DBackbone
+from keras_bert2d.models.batches import check_dataset_arguments
+from keras_bert2d.models.word_labels import WordPlaces
 from keras_bert2d.text.inputs import (
     DEFAULT_BATCH_SIZE,
     as_tensor,
     as_texts,
     check_lengths,
-    gather_batches,
+    check_rows,
+    fill_gaps,
     require,
 )
 from keras_bert2d.text.labels import (
@@ -28,26 +30,6 @@ from keras_bert2d.text.labels import (
 from keras_bert2d.text.ragged import repeat
 from keras_bert2d.text.rows import RowRules
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
-
-
-class WordPlaces(NamedTuple):
-    """Where the words of a batch stand; NumPy arrays, one row behind another.
-
-    Attributes:
-        columns: int32 `[kept words]`. The column of the first piece of each word in its row.
-        kept: int64 `[row]`. The words that are in the row; a row's kept words are its first.
-        given: int64 `[row]`. The words before the row was cut.
-        starts: int64 `[given words]`. For sentences, the first character of each word; else empty.
-        ends: int64 `[given words]`. For sentences, the place after its last character; else empty.
-        sentences: bytes `[row]`, or `None` where words were given.
-    """
-
-    columns: np.ndarray
-    kept: np.ndarray
-    given: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    sentences: np.ndarray | None
 
 
 @keras.saving.register_keras_serializable(package="keras_bert2d")
@@ -66,7 +48,8 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
     Call arguments:
         x: words, a string ragged tensor `[row, (words)]` or list of lists, or sentences, a string
             tensor `[row]` or list; those are split by `split_sentences_into_words`.
-        y: labels or their ids, ragged `[row, (words)]` or list of lists, or `None`.
+        y: labels or their ids, ragged `[row, (words)]` or list of lists, or `None`. In lists, a word
+            without a label has `None` and weighs 0.
         sample_weight: float, of the shape of `y` or `[row]`, or `None`.
 
     Returns:
@@ -124,50 +107,27 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
         """As a call, with labels at first pieces only, so that each word counts once."""
         return self._pack(x, y, sample_weight, "first")
 
-    def batches(
-        self,
-        x,
-        y=None,
-        sample_weight=None,
-        batch_size: int | None = None,
-        shuffle: bool = False,
-        scoring: bool = False,
-    ) -> tf.data.Dataset:
-        """Makes batches for the model of whatever `fit`, `evaluate` and `predict` are given.
+    def in_memory(self, x, y=None, sample_weight=None) -> tuple:
+        """Reads what lies in memory, where labels are as the user gave them and errors can be told well.
 
         Args:
-            x: words or sentences as in a call, or a batched dataset of them, with labels and
-                weights where there are any. Features, see `holds_features`, are left as they are.
-            y: see the class.
-            sample_weight: see the class.
-            batch_size: int. Rows of a batch, 32 by default; not for datasets.
-            shuffle: bool. Whether rows come in another order each time; datasets keep theirs.
-            scoring: bool. Whether labels stand at first pieces only, whatever `label_pieces` is.
+            x, y, sample_weight: as in a call.
 
         Returns:
-            A dataset of features, labels and weights.
+            Tuple of texts and, with `y`, label ids and, where there are any, weights.
         """
-        prepare = self.for_scoring if scoring else self.call
-        if not isinstance(x, tf.data.Dataset):
-            x = self._batches_in_memory(x, y, sample_weight, batch_size, shuffle)
-        else:
-            _check_dataset_arguments(y, sample_weight, batch_size)
-        if self.holds_features(x):
-            return x
-        return x.map(prepare, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-    @staticmethod
-    def holds_features(x) -> bool:
-        """Tells whether `x`, or each batch of it, is a dict: ready for the model."""
-        if isinstance(x, tf.data.Dataset):
-            x = x.element_spec
-            x = x[0] if isinstance(x, tuple) else x
-        return isinstance(x, dict)
+        x = as_texts(x)
+        if y is None:
+            return (x,)
+        labels, weights = self._read_labels(y, sample_weight)
+        if isinstance(x, tf.RaggedTensor):
+            check_lengths(x.row_lengths(), labels, "y")
+        return (x, labels) if weights is None else (x, labels, weights)
 
     def text_batches(self, x, batch_size: int | None, steps: int | None) -> list[tf.Tensor]:
         """Cuts words or sentences, or a dataset of them, into batches; `steps` of them or all."""
         if isinstance(x, tf.data.Dataset):
-            _check_dataset_arguments(batch_size)
+            check_dataset_arguments(batch_size)
             batches = (part[0] if isinstance(part, tuple) else part for part in x)
         else:
             x, size = as_texts(x), batch_size or DEFAULT_BATCH_SIZE
@@ -198,33 +158,30 @@ class Bert2DTokenClassifierPreprocessor(keras_hub.models.Preprocessor):
             "label_pieces": self.label_pieces,
         }
 
-    def _batches_in_memory(self, x, y, sample_weight, batch_size, shuffle) -> tf.data.Dataset:
-        if not isinstance(x, dict):
-            x = as_texts(x)
-            if y is not None:
-                # Here, where the labels still are as the user gave them, errors can be told well.
-                y = self._to_ids(as_tensor(y, "y"))
-                if isinstance(x, tf.RaggedTensor):
-                    check_lengths(x.row_lengths(), y, "y")
-                if sample_weight is not None:
-                    sample_weight = as_tensor(sample_weight, "sample_weight", tf.float32)
-        data = keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
-        return gather_batches(data, batch_size, shuffle)
-
     def _pack(self, x, y, sample_weight, which: str):
         with tf.device("cpu"):
             rows, columns, counts, given, *_ = self._rows(as_texts(x))
             if y is None:
                 return rows
-            labels = self._to_ids(as_tensor(y, "y"))
+            labels, weights = self._read_labels(y, sample_weight)
             check_lengths(given, labels, "y")
-            weights = None
-            if sample_weight is not None:
-                weights = as_tensor(sample_weight, "sample_weight", tf.float32)
-                if not isinstance(weights, tf.RaggedTensor):
-                    weights = labels.with_values(repeat(weights, labels.row_lengths()))
-                check_lengths(given, weights, "sample_weight")
             return rows, *label_pieces(labels, columns, counts, self.sequence_length, which, weights)
+
+    def _read_labels(self, y, sample_weight) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
+        """Label ids and weights of words; weights are `None` where all are 1."""
+        y, known = fill_gaps(y, self.labels[0])
+        labels = self._to_ids(as_tensor(y, "y"))
+        if sample_weight is None:
+            return labels, None if known is None else labels.with_values(tf.constant(known, tf.float32))
+        weights = as_tensor(sample_weight, "sample_weight", tf.float32)
+        if weights.shape.rank == 1:
+            check_rows(labels, weights, "sample_weight")
+            weights = labels.with_values(repeat(weights, labels.row_lengths()))
+        elif not isinstance(weights, tf.RaggedTensor):
+            weights = tf.RaggedTensor.from_tensor(weights)
+        check_lengths(labels.row_lengths(), weights, "sample_weight")
+        weights = labels.with_values(tf.cast(weights.values, tf.float32))
+        return labels, weights if known is None else weights.with_values(weights.values * known)
 
     def _rows(self, texts: tf.Tensor | tf.RaggedTensor) -> tuple:
         """Calls `_read_rows`, traced once for words and once for sentences of any number."""
@@ -273,14 +230,6 @@ def _read_rows(texts, tokenizer: Bert2DTokenizer, sequence_length: int) -> tuple
         rules = RowRules.of(tokenizer, sequence_length)
         rows = word_rows(words, rules, tokenizer.unk_token_id)
         return *rows, words.row_lengths(), starts, ends
-
-
-def _check_dataset_arguments(*arguments) -> None:
-    if any(argument is not None for argument in arguments):
-        raise InputError(
-            "A dataset brings its labels, weights and batches itself: leave out `y`, "
-            "`sample_weight` and `batch_size`, or pass lists instead."
-        )
 
 
 def _check_labels(labels: Sequence[str]) -> list[str]:

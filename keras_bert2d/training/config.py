@@ -29,14 +29,7 @@ class Config:
         Raises:
             InputError: The file is no JSON object, or an option is unknown, of the wrong type or missing.
         """
-        values = {}
-        if path is not None:
-            try:
-                values = json.loads(Path(path).read_text(encoding="utf-8"))
-            except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-                raise InputError(f"The configuration {path} cannot be read: {error}") from None
-            if not isinstance(values, dict):
-                raise InputError(f"The configuration {path} must be a JSON object.")
+        values = {} if path is None else _read_options(path)
         values |= {name: value for name, value in overrides.items() if value is not None}
         fields = {field.name: field for field in dataclasses.fields(cls)}
         for name in values:
@@ -58,19 +51,55 @@ class Config:
         Raises:
             InputError: The folder holds a run of other options; the first that differs is named.
         """
-        path = folder / "config.json"
-        if path.exists():
-            there = json.loads(path.read_text(encoding="utf-8"))
-            for name, value in self.to_dict().items():
-                if there.get(name) != value:
-                    raise InputError(
-                        f"{folder} holds another run: {name} is {there.get(name)!r} there and {value!r} "
-                        "here. Use the same options to go on with it, or another folder."
-                    )
-            return
+        there = options_of_run(folder)
+        if there is None:
+            self.write(folder)
+        else:
+            self.check_same(folder, there)
+
+    def check_same(self, folder: Path, there: dict, but: tuple[str, ...] = ()) -> None:
+        """Refuses the options of another run, the first that differs by name.
+
+        Args:
+            folder: The run folder.
+            there: Its options, see `options_of_run`.
+            but: Names of options that may differ.
+
+        Raises:
+            InputError: An option differs.
+        """
+        for name, value in self.to_dict().items():
+            if name not in but and there.get(name) != value:
+                raise InputError(
+                    f"{folder} holds another run: {name} is {there.get(name)!r} there and {value!r} "
+                    "here. Use the same options to go on with it, or another folder."
+                )
+
+    def write(self, folder: Path) -> None:
+        """Writes `config.json` into a run folder, in place of the one there."""
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as file:
+        with atomic_file(folder / "config.json") as file:
             json.dump(self.to_dict(), file, indent=1, ensure_ascii=False)
+
+
+def options_of_run(folder: Path) -> dict | None:
+    """Reads the options of the run in a folder; `None` where there is none.
+
+    Raises:
+        InputError: `config.json` is no JSON object.
+    """
+    path = folder / "config.json"
+    return _read_options(path) if path.exists() else None
+
+
+def _read_options(path: str | os.PathLike) -> dict:
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"The configuration {path} cannot be read: {error}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"The configuration {path} must be a JSON object.")
+    return values
 
 
 def _typed(name: str, value, wanted, field):
@@ -94,3 +123,37 @@ def check_positive(config: Config, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and not value > 0:
             raise InputError(f"The option {name} must be above 0. Received: {value!r}")
+
+
+def tenth(steps: int) -> int:
+    """How long a `"wsd"` decay lasts where it is not said: a tenth of all steps, at least one."""
+    return max(1, steps // 10)
+
+
+def check_decay_steps(steps: int, warmup_steps: int, decay: str, decay_steps: int | None) -> None:
+    """Refuses a length of the decay where the decay has none, or where the run has no room for it.
+
+    Args:
+        steps: int. All steps of the run.
+        warmup_steps: int.
+        decay: string, one of `DECAYS`.
+        decay_steps: int, or `None` where it is not given.
+
+    Example:
+
+    >>> check_decay_steps(100, 95, "wsd", 10)
+    Traceback (most recent call last):
+    keras_bert2d.errors.InputError: Warm-up and decay must fit into the run: ...
+    """
+    if decay_steps is None:
+        return
+    if decay != "wsd":
+        raise InputError(
+            "The option decay_steps is for `--decay wsd` only: leave it out. "
+            f"Received: decay={decay!r}, decay_steps={decay_steps}"
+        )
+    if warmup_steps + decay_steps > steps:
+        raise InputError(
+            f"Warm-up and decay must fit into the run: make warmup_steps + decay_steps at most {steps}. "
+            f"Received: warmup_steps={warmup_steps}, decay_steps={decay_steps}, steps={steps}"
+        )

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from keras_bert2d.data.epochs import Place
 from keras_bert2d.errors import InputError
-from keras_bert2d.files import atomic_file
 from keras_bert2d.progress import progress
 from keras_bert2d.training.checkpoints import Checkpoints
+from keras_bert2d.training.cut_logs import cut_logs
 from keras_bert2d.training.step import HeadStep, head_metrics
 from keras_bert2d.training.strategies import distribute, is_chief
 
@@ -34,6 +34,8 @@ class Loop:
         best_metric: string or `None`. The metric of `evaluate` whose best value is kept.
         best_is_high: bool. Whether a high value is better.
         keep: int. Checkpoints kept.
+        stable_step: int or `None`. The step before which a checkpoint `stable` is kept: a longer run goes
+            back to it.
     """
 
     folder: Path
@@ -49,6 +51,7 @@ class Loop:
     best_metric: str | None = None
     best_is_high: bool = True
     keep: int = 3
+    stable_step: int | None = None
 
     def run(self) -> dict[str, float]:
         """Trains to the end, from the last checkpoint where there is one.
@@ -70,16 +73,20 @@ class Loop:
         place = Place(**state["place"]) if "place" in state else Place()
         self._best = state.get("best")
         last = state.get("last", {})
+        writer = None
         if self._chief:
             self._checkpoints.clean()
-            self._cut_metrics(done)
-        writer = tf.summary.create_file_writer(str(self.folder / "tensorboard")) if self._chief else None
+            cut_logs(self.folder, lambda step, kind: step < done or (step == done and self._logs(step, kind)))
+            writer = tf.summary.create_file_writer(str(self.folder / "tensorboard"))
         iterator = None
         # A checkpoint may lie between two log lines: what was summed since the first goes with it.
         sums, since = _as_tensors(state.get("sums")), state.get("since", 0)
         started = time.monotonic()
         with progress(self.steps, "training", "steps", initial=done) as bar:
             while done < self.steps:
+                if self._chief and done == self.stable_step:
+                    state = self._state(place, last, sums, since)
+                    self._checkpoints.save_stable(done, self._variables, state)
                 if iterator is None:
                     iterator = iter(distribute(strategy, self.make_dataset(done, place), self.batch_size))
                 count = min(self._until_next(done), self.steps_per_call)
@@ -97,19 +104,14 @@ class Loop:
                         pieces_s=f"{last['pieces_per_second']:.0f}",
                         refresh=False,
                     )
-                    sums, since, started = None, done, time.monotonic()
+                    # The end of a run is no place where a longer one logs: its sums go on.
+                    if done % self.log_every == 0:
+                        sums, since, started = None, done, time.monotonic()
                 if self.evaluate and (ended or done % self.evaluate_every == 0):
                     last = last | self._evaluate(done, writer)
                     started = time.monotonic()
                 if self._chief and (ended or done % self.checkpoint_every == 0):
-                    state = {
-                        "place": dataclasses.asdict(place),
-                        "best": self._best,
-                        "last": last,
-                        "sums": None if sums is None else tf.nest.map_structure(float, sums),
-                        "since": since,
-                    }
-                    self._checkpoints.save(done, self._variables, state)
+                    self._checkpoints.save(done, self._variables, self._state(place, last, sums, since))
         if writer:
             writer.close()
         return last
@@ -117,8 +119,8 @@ class Loop:
     def load_best(self) -> dict | None:
         """Brings the best weights back; returns the state saved with them."""
         strategy = self.step.strategy
-        # A barrier: no worker reads the best weights before the chief has written them.
-        strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)
+        # No worker reads the best weights before the chief has written them.
+        wait_for_all(strategy)
         with strategy.scope():
             return self._checkpoints.load_best(self.step.model.variables)
 
@@ -127,7 +129,19 @@ class Loop:
         stops = [self.log_every, self.checkpoint_every, self.steps]
         if self.evaluate:
             stops.append(self.evaluate_every)
-        return min(stop - done % stop for stop in stops if stop > 0)
+        counts = [stop - done % stop for stop in stops if stop > 0]
+        if self.stable_step is not None and done < self.stable_step:
+            counts.append(self.stable_step - done)
+        return min(counts)
+
+    def _state(self, place: Place, last: dict, sums: dict | None, since: int) -> dict:
+        return {
+            "place": dataclasses.asdict(place),
+            "best": self._best,
+            "last": last,
+            "sums": None if sums is None else tf.nest.map_structure(float, sums),
+            "since": since,
+        }
 
     def _log(self, done, sums, steps, seconds, writer) -> dict[str, float]:
         sums = tf.nest.map_structure(float, sums)
@@ -163,20 +177,16 @@ class Loop:
         with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as file:
             file.write(json.dumps({"step": done, "kind": kind, **metrics}) + "\n")
 
-    def _cut_metrics(self, done: int) -> None:
-        """Drops what a killed run logged behind its last checkpoint, half a line included."""
-        path = self.folder / "metrics.jsonl"
-        if not path.exists():
-            return
-        kept = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                if json.loads(line)["step"] <= done:
-                    kept.append(line + "\n")
-            except json.JSONDecodeError:
-                break
-        with atomic_file(path) as file:
-            file.writelines(kept)
+    def _logs(self, step: int, kind: str) -> bool:
+        """Whether this run logs a line at a step; a shorter one ended with lines of its own."""
+        every = self.log_every if kind == "train" else self.evaluate_every
+        return step == self.steps or step % every == 0
+
+
+def wait_for_all(strategy: tf.distribute.Strategy) -> None:
+    """Returns when every worker has come here."""
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)
 
 
 def _as_tensors(sums: dict | None) -> dict | None:

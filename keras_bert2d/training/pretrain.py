@@ -14,12 +14,15 @@ from keras_bert2d.data.pretraining import (
     pretraining_dataset,
 )
 from keras_bert2d.data.shards import check_digests, read_manifest, read_tokenizer
+from keras_bert2d.errors import InputError
 from keras_bert2d.files import atomic_folder
 from keras_bert2d.models.backbone import Bert2DBackbone
 from keras_bert2d.models.masked_lm import Bert2DMaskedLM
 from keras_bert2d.models.masked_lm_preprocessor import Bert2DMaskedLMPreprocessor
 from keras_bert2d.text.vocabulary import read_vocabulary
-from keras_bert2d.training.loop import Loop, set_seeds
+from keras_bert2d.training.checkpoints import Checkpoints
+from keras_bert2d.training.config import options_of_run
+from keras_bert2d.training.loop import Loop, set_seeds, wait_for_all
 from keras_bert2d.training.optimizer import WarmupDecay, make_optimizer
 from keras_bert2d.training.pretrain_config import PretrainConfig
 from keras_bert2d.training.step import HeadStep, head_metrics
@@ -29,6 +32,10 @@ from keras_bert2d.training.strategies import check_batch_size, distribute, is_ch
 def pretrain(config: PretrainConfig) -> dict[str, float]:
     """Pretrains a masked-LM model, from the run folder's last checkpoint where there is one.
 
+    With more steps than the run in the folder, `decay="constant"` goes on from the last checkpoint and
+    `"wsd"` from the one before the learning rate fell: the result is that of a run that was started with
+    as many steps and the same warm-up.
+
     Args:
         config: `PretrainConfig`.
 
@@ -36,10 +43,14 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
         The last metrics; the run folder holds the preset.
 
     Raises:
-        InputError: Shards that are damaged or of another vocabulary, a folder of another run, sizes that
-            do not fit, a loss that is no number, a disk that is full.
+        InputError: Shards that are damaged or of another vocabulary, a folder of another run or of one
+            that cannot go on, sizes that do not fit, a loss that is no number, a disk that is full.
     """
     folder = Path(config.output)
+    there = options_of_run(folder)
+    config = config.settled(there)
+    same_until = config.same_until(there)
+    _check_goes_back(config, same_until)
     manifest = read_manifest(config.data)
     settings = row_settings(config)
     check_documents(manifest, settings)
@@ -66,12 +77,10 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
 
     with strategy.scope():
         model = make_model(config, tokenizer)
-        warmup = config.steps // 10 if config.warmup_steps is None else config.warmup_steps
-        optimizer = make_optimizer(
-            WarmupDecay(config.learning_rate, config.steps, warmup, config.decay),
-            model.trainable_variables,
-            config.weight_decay,
+        schedule = WarmupDecay(
+            config.learning_rate, config.steps, config.warmup_steps, config.decay, config.decay_steps
         )
+        optimizer = make_optimizer(schedule, model.trainable_variables, config.weight_decay)
     step = HeadStep(strategy, model, optimizer, config.accumulation, config.clip_norm, config.jit)
     evaluate = None
     if held_out_every is not None:
@@ -82,8 +91,15 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
         def evaluate(done: int) -> dict[str, float]:
             return held_out_metrics(step, held_out, config.batch_size)
 
+    # Every worker has read what the folder holds before it changes, and goes on when it has changed.
+    wait_for_all(strategy)
     if is_chief(strategy):
-        config.claim(folder)
+        if same_until is not None:
+            # Before the new configuration is there: a kill between the two is made good by going back again.
+            Checkpoints(folder / "checkpoints").go_back(same_until)
+        if config.to_dict() != there:
+            config.write(folder)
+    wait_for_all(strategy)
     last = Loop(
         folder=folder,
         step=step,
@@ -96,11 +112,23 @@ def pretrain(config: PretrainConfig) -> dict[str, float]:
         log_every=config.log_every,
         steps_per_call=config.steps_per_call,
         keep=config.keep,
+        stable_step=config.decay_start(),
     ).run()
     if is_chief(strategy):
         with atomic_folder(folder / "preset") as temporary:
             model.save_to_preset(str(temporary))
     return last
+
+
+def _check_goes_back(config: PretrainConfig, same_until: int | None) -> None:
+    """Refuses a decay that would have begun before any checkpoint that is left."""
+    checkpoints = Checkpoints(Path(config.output) / "checkpoints")
+    if same_until is None or checkpoints.can_go_back(same_until):
+        return
+    raise InputError(
+        f"{config.output} has no checkpoint at or before step {same_until}, from where the run would go on. "
+        "Use a smaller decay_steps, or a new folder."
+    )
 
 
 def row_settings(config: PretrainConfig) -> RowSettings:

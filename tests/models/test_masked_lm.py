@@ -121,7 +121,7 @@ def test_fill_masks_gives_pieces_with_probabilities(tokenizer, next_sentence):
     assert abs(sum(chance for _, chance in every) - 1) < 1e-4
 
 
-@pytest.mark.parametrize("text", ["bir ev", "", "ev " * 30 + "[MASK]"])
+@pytest.mark.parametrize("text", ["bir ev", "bir [mask] ev", "", "ev " * 30 + "[MASK]"])
 def test_a_text_without_a_mask_in_its_row_is_refused(tokenizer, text):
     with pytest.raises(InputError, match=r"\[MASK\]"):
         make_model(tokenizer).fill_masks(["[MASK]", text])

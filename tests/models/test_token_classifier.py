@@ -90,36 +90,12 @@ def test_words_and_sentences_with_strings_and_ids_give_the_same(tokenizer):
         tf.nest.map_structure(np.testing.assert_array_equal, preprocessor(x, y), expected)
 
 
-@pytest.mark.parametrize("x", [WORDS, SENTENCES])
-def test_a_dataset_gives_what_a_call_gives(tokenizer, x):
-    preprocessor = make_preprocessor(tokenizer, label_pieces="all")
-    expected = preprocessor(x, TAGS)
-    batches = list(preprocessor.batches(x, TAGS, batch_size=3))
-    assert [len(batch[1]) for batch in batches] == [3, 1]
-    joined = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *batches)
-    tf.nest.map_structure(np.testing.assert_array_equal, joined, expected)
-
-
 def test_sample_weights_go_by_row_or_by_word(tokenizer):
     preprocessor = make_preprocessor(tokenizer)
     by_row = preprocessor([["ev", "ev"], ["bir"]], [[0, 0], [0]], [0.5, 2.0])[2].numpy()
     assert by_row[:, :4].tolist() == [[0, 0.5, 0.5, 0], [0, 2, 0, 0]]
     by_word = preprocessor([["ev", "ev"], ["bir"]], [[0, 0], [0]], [[0.5, 0.0], [3.0]])[2].numpy()
     assert by_word[:, :4].tolist() == [[0, 0.5, 0, 0], [0, 3, 0, 0]]
-
-
-def test_shuffled_batches_keep_words_and_labels_together(tokenizer):
-    preprocessor = make_preprocessor(tokenizer)
-    words = [["ev"] * (i + 1) for i in range(20)]
-    labels = [[i % 4] * (i + 1) for i in range(20)]
-    batches = preprocessor.batches(words, labels, batch_size=20, shuffle=True)
-    orders = []
-    for _, y, weights in (next(iter(batches)), next(iter(batches))):
-        counts = weights.numpy().sum(1).astype(int)
-        assert y.numpy()[:, 1].tolist() == [(count - 1) % 4 for count in counts]
-        orders.append(counts.tolist())
-    assert sorted(orders[0]) == sorted(orders[1]) == list(range(1, 21))
-    assert orders[0] != orders[1]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +144,7 @@ def test_fit_names_an_unknown_label_before_the_first_step(model):
 
 def test_an_unknown_label_in_a_dataset_is_named(tokenizer):
     rows = tf.ragged.constant([["ev"]]), tf.ragged.constant([["ADV"]])
-    batches = make_preprocessor(tokenizer).batches(tf.data.Dataset.from_tensors(rows))
+    batches = tf.data.Dataset.from_tensors(rows).map(make_preprocessor(tokenizer).call)
     with pytest.raises(tf.errors.InvalidArgumentError, match="ADV"):
         list(batches)
 

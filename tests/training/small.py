@@ -39,8 +39,9 @@ def dataset(batch_size: int, place: Place | None = None) -> tf.data.Dataset:
 
 
 def make_step(
-    strategy=None, dropout=0.0, steps=20, learning_rate=0.01, accumulation=1, clip_norm=1.0, dtype=None
-) -> HeadStep:
+    strategy=None, dropout=0.0, steps=20, learning_rate=0.01, accumulation=1, clip_norm=1.0, dtype=None,
+    decay="linear", decay_steps=None,
+) -> HeadStep:  # fmt: skip
     """A step over an embedding, dropout and a dense layer, always of the same weights."""
     strategy = strategy or tf.distribute.OneDeviceStrategy("/cpu:0")
     keras.utils.set_random_seed(1)
@@ -52,5 +53,6 @@ def make_step(
         hidden = hidden * keras.ops.cast(inputs["padding_mask"], hidden.dtype)[:, :, None]
         hidden = keras.layers.Dropout(dropout, dtype=dtype)(hidden)
         model = keras.Model(inputs, keras.layers.Dense(CLASSES, dtype=dtype)(hidden))
-        optimizer = make_optimizer(WarmupDecay(learning_rate, steps, 2), model.trainable_variables)
+        schedule = WarmupDecay(learning_rate, steps, 2, decay, decay_steps)
+        optimizer = make_optimizer(schedule, model.trainable_variables)
     return HeadStep(strategy, model, optimizer, accumulation, clip_norm)

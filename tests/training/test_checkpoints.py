@@ -141,3 +141,67 @@ def test_what_a_killed_process_left_is_deleted(tmp_path):
     kept.clean()
     assert names(tmp_path) == ["step-00000001"]
     Checkpoints(tmp_path / "none").clean()
+
+
+def run_of(folder, steps, stable=None, keep=3):
+    """Checkpoints whose variables hold their steps."""
+    kept = Checkpoints(folder, keep)
+    if stable is not None:
+        kept.save_stable(stable, variables_of(float(stable)), {"of": "stable"})
+    for step in steps:
+        kept.save(step, variables_of(float(step)), {})
+    return kept
+
+
+@pytest.mark.parametrize(
+    "steps, stable, back, last",
+    [
+        ([3, 6, 9], None, 9, 9),
+        ([3, 6, 9], None, 8, 6),
+        ([3, 6, 9, 12], 10, 10, 10),
+        ([12, 14], 10, 11, 10),
+        ([6, 9, 12], 9, 9, 9),
+        ([3, 6], 7, 5, 3),
+    ],
+)
+def test_going_back_ends_at_the_latest_checkpoint_up_to_a_step(tmp_path, steps, stable, back, last):
+    kept = run_of(tmp_path, steps, stable)
+    assert kept.can_go_back(back)
+    for _ in range(2):
+        kept.go_back(back)
+        fresh = variables_of(0.0)
+        assert kept.load_last(fresh)["step"] == last
+        assert fresh[0].numpy().max() == last
+    assert (tmp_path / "stable").exists() == (stable is not None and stable <= back)
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("steps, stable, can", [([], None, True), ([6, 9], None, False), ([6], 4, True)])
+def test_it_is_known_whether_there_is_a_checkpoint_to_go_back_to(tmp_path, steps, stable, can):
+    assert run_of(tmp_path, steps, stable).can_go_back(5) == can
+
+
+@pytest.mark.parametrize("place", ["shutil.copytree", "os.replace", "shutil.rmtree"])
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_going_back_may_be_killed_and_done_again(tmp_path, monkeypatch, place, calls):
+    kept = run_of(tmp_path, [9, 12, 14], 11)
+    module, name = place.split(".")
+    real, left = getattr(getattr(checkpoints, module), name), [calls]
+
+    def killed(*args, **options):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return real(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"keras_bert2d.training.checkpoints.{place}", killed)
+        try:
+            kept.go_back(11)
+        except KeyboardInterrupt:
+            pass
+    for name in names(tmp_path):
+        assert name.startswith(".") or len(names(tmp_path / name)) == 2
+    kept.go_back(11)
+    kept.clean()
+    assert names(tmp_path) == ["stable", "step-00000009", "step-00000011"]

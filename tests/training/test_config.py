@@ -105,3 +105,104 @@ def test_fine_tuning_refuses_impossible_numbers_by_name():
 def test_sizes_give_way_to_options_of_their_own():
     config = PretrainConfig.load(data="shards", output="run", size="tiny", num_layers=1)
     assert config.size_arguments() == dict(num_layers=1, num_heads=2, hidden_dim=128, intermediate_dim=512)
+
+
+def test_a_run_folder_whose_configuration_is_damaged_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(InputError, match="config.json cannot be read"):
+        Recipe(name="a").claim(tmp_path)
+
+
+def run_config(**options):
+    return PretrainConfig.load(data="shards", output="run", **options)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"decay_steps": 5}, "decay_steps is for `--decay wsd` only: leave it out. Received: decay='linear'"),
+        ({"decay": "wsd", "decay_steps": 0}, "decay_steps must be above 0"),
+        ({"warmup_steps": -1}, "warmup_steps must not be below 0"),
+        ({"decay": "wsd", "steps": 10, "warmup_steps": 6, "decay_steps": 5}, "at most 10"),
+        ({"decay": "wsd", "steps": 10, "decay_steps": 11}, "at most 10"),
+    ],
+)
+def test_a_warm_up_or_a_decay_that_does_not_fit_is_refused_by_name(options, message):
+    with pytest.raises(InputError, match=message):
+        run_config(**options)
+
+
+def test_a_warm_up_with_no_room_for_the_default_decay_is_refused():
+    with pytest.raises(InputError, match="warmup_steps=95, decay_steps=10, steps=100"):
+        run_config(decay="wsd", steps=100, warmup_steps=95).settled(None)
+
+
+@pytest.mark.parametrize("steps, warmup, decay", [(200, 20, 20), (14, 1, 1), (5, 0, 1)])
+def test_warm_up_and_decay_are_a_tenth_of_the_steps(steps, warmup, decay):
+    settled = run_config(decay="wsd", steps=steps).settled(None)
+    assert (settled.warmup_steps, settled.decay_steps) == (warmup, decay)
+    assert settled.decay_start() == steps - decay
+    settled = run_config(steps=steps).settled(None)
+    assert (settled.warmup_steps, settled.decay_steps, settled.decay_start()) == (warmup, None, None)
+
+
+@pytest.mark.parametrize(
+    "there, here, same_until, expected",
+    [
+        (dict(decay="constant", steps=100), dict(steps=100), None, (10, None)),
+        (dict(decay="constant", steps=100), dict(steps=300), 100, (10, None)),
+        (dict(decay="constant", steps=100, warmup_steps=7), dict(steps=300), 100, (7, None)),
+        (dict(decay="wsd", steps=100, decay_steps=25), dict(steps=100), None, (10, 25)),
+        (dict(decay="wsd", steps=100, decay_steps=25), dict(steps=300), 75, (10, 30)),
+        (dict(decay="wsd", steps=100), dict(steps=110, decay_steps=50), 60, (10, 50)),
+        (dict(decay="linear", steps=100, warmup_steps=3), dict(), None, (3, None)),
+    ],
+)
+def test_a_run_goes_on_with_its_own_warm_up(there, here, same_until, expected):
+    there = run_config(**there).settled(None).to_dict()
+    config = run_config(**{"decay": there["decay"], "steps": 100} | here)
+    settled = config.settled(there)
+    assert (settled.warmup_steps, settled.decay_steps) == expected
+    assert settled.same_until(there) == same_until
+
+
+def test_a_run_of_an_older_version_goes_on():
+    there = run_config(decay="constant", steps=100).to_dict()
+    del there["decay_steps"]
+    settled = run_config(decay="constant", steps=300).settled(there)
+    assert settled.warmup_steps == 10 and settled.same_until(there) == 100
+    assert run_config(decay="constant", steps=100, warmup_steps=10).settled(there).warmup_steps == 10
+
+
+@pytest.mark.parametrize(
+    "there, here, message",
+    [
+        (dict(steps=20), dict(steps=30), "to fall to 0 at step 20 .--decay linear.. Use a new folder"),
+        (dict(steps=20, decay="cosine"), dict(steps=30, decay="cosine"), "at step 20 .--decay cosine"),
+        (dict(steps=20), dict(steps=10), "steps is 20 there and 10 here, and a run cannot become shorter"),
+        (dict(steps=20, seed=1), dict(steps=30), "seed is 1 there and 0 here"),
+        (dict(steps=20), dict(steps=30, decay="wsd"), "decay is 'linear' there and 'wsd' here"),
+        (
+            dict(steps=20, decay="constant"),
+            dict(steps=30, decay="constant", warmup_steps=3),
+            "warmup_steps is 2 there and 3 here",
+        ),
+        (
+            dict(steps=20, decay="wsd"),
+            dict(steps=20, decay="wsd", decay_steps=5),
+            "decay_steps is 2 there and 5 here",
+        ),
+    ],
+)
+def test_a_run_that_cannot_become_another_is_refused_in_one_line(there, here, message):
+    there = run_config(**there).settled(None).to_dict()
+    with pytest.raises(InputError, match=message) as error:
+        run_config(**here).settled(there)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("steps", [None, "many"])
+def test_a_run_folder_without_a_number_of_steps_is_refused(steps):
+    there = {**run_config().settled(None).to_dict(), "steps": steps}
+    with pytest.raises(InputError, match="steps is .* there and 10000 here"):
+        run_config().settled(there)

@@ -5,19 +5,25 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from keras_bert2d.errors import InputError
+from keras_bert2d.training.checkpoints import Checkpoints
 from keras_bert2d.training.loop import Loop
 from tests.training.small import dataset, make_step
 
 STEPS = 14
 
 
-def make_loop(folder, dropout=0.3, evaluate=None, learning_rate=0.01, **options):
+def make_loop(folder, dropout=0.3, evaluate=None, learning_rate=0.01, steps=STEPS, fall=None, **options):
+    decay, decay_steps = fall or ("linear", None)
+    if decay == "wsd":
+        options["stable_step"] = steps - decay_steps
     # Log lines, checkpoints and calls of steps end at different steps.
     options = dict(log_every=4, checkpoint_every=3, steps_per_call=2, evaluate_every=5) | options
     return Loop(
         folder=folder,
-        step=make_step(dropout=dropout, steps=STEPS, learning_rate=learning_rate),
-        steps=STEPS,
+        step=make_step(
+            dropout=dropout, steps=steps, learning_rate=learning_rate, decay=decay, decay_steps=decay_steps
+        ),
+        steps=steps,
         batch_size=8,
         make_dataset=lambda step, place: dataset(8, place),
         evaluate=evaluate,
@@ -29,6 +35,15 @@ def lines(folder):
     """The lines of `metrics.jsonl` without what is measured by the clock."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in row.items() if name != "pieces_per_second"} for row in rows]
+
+
+def scalars(folder):
+    """What TensorBoard shows: tag to the steps and values, in their order."""
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    return {
+        tag: [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in events.Tensors(tag)]
+        for tag in events.Tags()["tensors"]
+    }
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +173,79 @@ def test_a_full_disk_stops_the_run_which_then_goes_on(tmp_path, whole, monkeypat
 
 def _no_space(*_):
     raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "stable, calls", [(9, [2, 3, 4, 6, 8, 9, 11, 12, 14]), (11, [2, 3, 4, 6, 8, 9, 11, 12, 14])]
+)
+def test_a_checkpoint_is_kept_at_the_step_where_the_decay_begins(tmp_path, stable, calls):
+    loop = make_loop(tmp_path, fall=("wsd", STEPS - stable), checkpoint_every=3, keep=1)
+    train, done = loop.step.train, []
+
+    def counted(iterator, count):
+        done.append((done or [0])[-1] + int(count))
+        return train(iterator, count)
+
+    loop.step.train = counted
+    loop.run()
+    assert done == calls
+    kept = tmp_path / "checkpoints"
+    assert sorted(path.name for path in kept.iterdir()) == ["stable", "step-00000014"]
+    assert json.loads((kept / "stable" / "state.json").read_text())["step"] == stable
+
+
+def test_the_logged_rate_is_that_of_the_schedule(tmp_path):
+    make_loop(tmp_path, fall=("wsd", 4), log_every=1).run()
+    rates = [row["learning_rate"] for row in lines(tmp_path)]
+    assert rates == pytest.approx([0.01 * x for x in [1] * 10 + [0.75, 0.5, 0.25, 0]], abs=1e-9)
+
+
+SCORE = dict(evaluate=lambda step: {"score": 1.0 * step})
+
+
+@pytest.fixture(scope="module", params=[("constant", None), ("wsd", 3)], ids=["constant", "wsd"])
+def long(request, tmp_path_factory):
+    """A run of 20 steps, and what its learning rate does."""
+    folder = tmp_path_factory.mktemp("long")
+    make_loop(folder, steps=20, fall=request.param, **SCORE).run()
+    return folder, request.param
+
+
+@pytest.mark.parametrize("steps", [12, 13, 15])
+def test_a_run_with_more_steps_ends_as_one_that_was_started_with_them(tmp_path, long, steps):
+    folder, fall = long
+    make_loop(tmp_path, steps=steps, fall=fall, **SCORE).run()
+    assert lines(tmp_path)[-1]["step"] == steps
+    Checkpoints(tmp_path / "checkpoints").go_back(steps - (fall[1] or 0))
+    make_loop(tmp_path, steps=20, fall=fall, **SCORE).run()
+    last = "checkpoints/step-00000020/state.safetensors"
+    assert (tmp_path / last).read_bytes() == (folder / last).read_bytes()
+    _same_lines(lines(tmp_path), lines(folder))
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == [
+        path.name for path in sorted((folder / "checkpoints").iterdir())
+    ]
+
+
+@pytest.mark.parametrize("steps", [13, 15])
+def test_tensorboard_shows_the_lines_of_a_run_that_went_on(tmp_path, long, steps):
+    _, fall = long
+    make_loop(tmp_path, steps=steps, fall=fall, **SCORE).run()
+    Checkpoints(tmp_path / "checkpoints").go_back(steps - (fall[1] or 0))
+    loop = make_loop(tmp_path, steps=20, fall=fall, **SCORE)
+    kill_behind(loop.step, 1)
+    with pytest.raises(Killed):
+        loop.run()
+    make_loop(tmp_path, steps=20, fall=fall, **SCORE).run()
+    shown = scalars(tmp_path)
+    for kind, name in (("train", "loss"), ("train", "learning_rate"), ("evaluation", "score")):
+        rows = [(row["step"], row[name]) for row in lines(tmp_path) if row["kind"] == kind]
+        assert shown[f"{kind}/{name}"] == [(step, pytest.approx(value)) for step, value in rows]
+
+
+def _same_lines(rows, expected):
+    """The sums behind a mean may be cut elsewhere, so that it differs in its last bits."""
+    assert [(row["step"], row["kind"]) for row in rows] == [(row["step"], row["kind"]) for row in expected]
+    for row, other in zip(rows, expected, strict=True):
+        assert row.keys() == other.keys()
+        values = {name: value for name, value in row.items() if name != "kind"}
+        assert values == pytest.approx({name: other[name] for name in values}, rel=1e-6, abs=1e-9)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert2d.choices import DECAYS
 from keras_bert2d.errors import InputError
 from keras_bert2d.models.backbone import Bert2DBackbone
 from keras_bert2d.models.masked_lm import Bert2DMaskedLM
@@ -16,15 +17,26 @@ def rate_of(step, peak, steps, warmup, decay):
     if step < warmup:
         return peak * (step + 1) / warmup
     share = min(1.0, (step - warmup) / max(steps - warmup, 1))
-    shapes = {"linear": 1 - share, "cosine": (1 + math.cos(math.pi * share)) / 2, "constant": 1.0}
+    fall = min(1.0, max(0.0, (steps - step) / max(1, steps // 10)))
+    shapes = {
+        "linear": 1 - share,
+        "cosine": (1 + math.cos(math.pi * share)) / 2,
+        "constant": 1.0,
+        "wsd": fall,
+    }
     return peak * shapes[decay]
 
 
-@pytest.mark.parametrize("decay", ["linear", "cosine", "constant"])
-@pytest.mark.parametrize("steps, warmup", [(10, 3), (7, 0), (5, 5), (1, 0), (1000, 100)])
+@pytest.mark.parametrize(
+    "decay, steps, warmup",
+    [
+        *((d, *s) for d in DECAYS for s in [(10, 3), (7, 0), (1, 0), (1000, 100)]),
+        *((d, 5, 5) for d in ("linear", "cosine", "constant")),
+    ],
+)
 def test_the_rate_follows_its_formula(decay, steps, warmup):
     schedule = WarmupDecay(2e-3, steps, warmup, decay)
-    for step in [*range(min(steps, 12)), steps, steps + 5]:
+    for step in [*range(min(steps, 12)), steps - steps // 20, steps, steps + 5]:
         expected = rate_of(step, 2e-3, steps, warmup, decay)
         assert float(schedule(step)) == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
@@ -34,13 +46,28 @@ def test_the_first_step_moves_and_the_peak_is_reached():
     assert rates[0] > 0 and max(rates) == 1.0 and rates[3] == rates[4] == 1.0 and rates[10] == 0
 
 
+def test_what_wsd_trains_before_its_decay_does_not_hang_on_the_number_of_steps():
+    short, long = WarmupDecay(3e-4, 50, 7, "wsd", 10), WarmupDecay(3e-4, 90, 7, "wsd", 30)
+    # The step at which the decay begins is still at the peak.
+    assert [float(short(step)) for step in range(41)] == [float(long(step)) for step in range(41)]
+    assert float(short(41)) < float(short(40)) == float(long(60))
+
+
+def test_a_decay_that_does_not_fit_is_refused():
+    with pytest.raises(InputError, match="at most 10. Received: warmup_steps=8, decay_steps=3, steps=10"):
+        WarmupDecay(1.0, 10, 8, "wsd", 3)
+    with pytest.raises(InputError, match="for `--decay wsd` only: leave it out. Received: decay='cosine'"):
+        WarmupDecay(1.0, 10, 1, "cosine", 3)
+
+
 def test_an_unknown_decay_is_named():
     with pytest.raises(InputError, match="decay='square'"):
         WarmupDecay(1.0, 10, 1, "square")
 
 
-def test_a_schedule_comes_back_from_its_configuration():
-    schedule = WarmupDecay(0.5, 10, 2, "cosine")
+@pytest.mark.parametrize("decay, decay_steps", [("cosine", None), ("wsd", 5)])
+def test_a_schedule_comes_back_from_its_configuration(decay, decay_steps):
+    schedule = WarmupDecay(0.5, 10, 2, decay, decay_steps)
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
     assert [float(again(i)) for i in range(10)] == [float(schedule(i)) for i in range(10)]
 

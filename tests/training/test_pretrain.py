@@ -46,6 +46,18 @@ def start(tmp_path, options, name, **environment):
     )
 
 
+def start_workers(tmp_path, options, name):
+    """The command on two workers of one run."""
+    sockets = [socket.socket() for _ in range(2)]
+    for each in sockets:
+        each.bind(("localhost", 0))
+    cluster = {"worker": [f"localhost:{each.getsockname()[1]}" for each in sockets]}
+    for each in sockets:
+        each.close()
+    tasks = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}}) for i in range(2)]
+    return [start(tmp_path, options, name, TF_CONFIG=task) for task in tasks]
+
+
 def finish(process):
     try:
         stdout, stderr = process.communicate(timeout=300)
@@ -68,7 +80,7 @@ def test_a_run_folder_holds_what_the_design_says(whole, tiny_options):
     assert names == {"config.json", "metrics.jsonl", "tensorboard", "checkpoints", "preset"}
     assert result.keys() >= {"loss", "accuracy", "held_out_loss", "held_out_accuracy"}
     config = PretrainConfig.load(folder / "config.json")
-    assert config == PretrainConfig.load(**tiny_options, output=str(folder))
+    assert config == PretrainConfig.load(**tiny_options, warmup_steps=1, output=str(folder))
     rows = lines(folder)
     assert [row["step"] for row in rows if row["kind"] == "train"] == [4, 8, 12, 14]
     assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [7, 14]
@@ -155,15 +167,7 @@ def test_a_run_killed_by_sigkill_at_a_random_moment_ends_as_one_that_was_not(tmp
 def test_two_workers_give_the_losses_of_one_process(tmp_path, tiny_options):
     options = {**tiny_options, "dropout": 0.0, "strategy": "auto", "accumulation": 2}
     finish(start(tmp_path, options, "one", TF_CONFIG=""))
-    sockets = [socket.socket() for _ in range(2)]
-    for each in sockets:
-        each.bind(("localhost", 0))
-    cluster = {"worker": [f"localhost:{each.getsockname()[1]}" for each in sockets]}
-    for each in sockets:
-        each.close()
-    tasks = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}}) for i in range(2)]
-    workers = [start(tmp_path, options, "two", TF_CONFIG=task) for task in tasks]
-    for worker in workers:
+    for worker in start_workers(tmp_path, options, "two"):
         finish(worker)
     for row, expected in zip(lines(tmp_path / "two"), lines(tmp_path / "one"), strict=True):
         assert row.keys() == expected.keys()
