@@ -9,7 +9,6 @@ import importlib
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable
 
 # All modules whose classes are in saved models.
 _MODULES = (
@@ -33,21 +32,16 @@ def register() -> None:
         importlib.import_module(name)
 
 
-def _imports_keras(name: str) -> bool:
-    """Whether a module may import Keras: while it does, nothing that needs it can be imported."""
-    return name in ("keras", "keras_hub") or name.startswith("keras_bert2d.")
-
-
-def _is_being_imported(name: str) -> bool:
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    return getattr(spec, "_initializing", False)
-
-
 class _Awaiting(importlib.abc.MetaPathFinder):
-    """Stands before Python's own finders, and acts when Keras and all that was importing it are there."""
+    """Stands before Python's finders, and registers when Keras and all that was importing it are there."""
+
+    def __init__(self) -> None:
+        # Modules that are being executed and may import Keras: what needs them cannot be imported yet.
+        self.unfinished: list[str] = []
 
     def find_spec(self, fullname, path=None, target=None):
-        if not _imports_keras(fullname) or self not in sys.meta_path:
+        is_awaited = fullname in ("keras", "keras_hub") or fullname.startswith("keras_bert2d.")
+        if not is_awaited or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
         try:
@@ -55,24 +49,22 @@ class _Awaiting(importlib.abc.MetaPathFinder):
         finally:
             sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Announcing(spec.loader, self._imported)
+            spec.loader = _Watched(spec.loader, self)
         return spec
 
-    def _imported(self, name: str) -> None:
-        if self not in sys.meta_path or "keras" not in sys.modules:
-            return
-        others = set(filter(_imports_keras, list(sys.modules))) - {name}
-        if not any(map(_is_being_imported, others)):
+    def register_if_ready(self) -> None:
+        """Registers our classes, once."""
+        if self in sys.meta_path and "keras" in sys.modules and not self.unfinished:
             sys.meta_path.remove(self)
             register()
 
 
-class _Announcing(importlib.abc.Loader):
-    """Another loader that calls a function with the name of a module that has been executed."""
+class _Watched(importlib.abc.Loader):
+    """Another loader that tells when a module begins and ends."""
 
-    def __init__(self, loader, announce: Callable[[str], None]) -> None:
+    def __init__(self, loader, awaiting: _Awaiting) -> None:
         self._loader = loader
-        self._announce = announce
+        self._awaiting = awaiting
 
     def __getattr__(self, name):
         # `python -m` asks the loader for the code and runs it itself.
@@ -83,5 +75,9 @@ class _Announcing(importlib.abc.Loader):
 
     def exec_module(self, module) -> None:
         module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._announce(module.__name__)
+        self._awaiting.unfinished.append(module.__name__)
+        try:
+            self._loader.exec_module(module)
+        finally:
+            self._awaiting.unfinished.remove(module.__name__)
+        self._awaiting.register_if_ready()
