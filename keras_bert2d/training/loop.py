@@ -148,7 +148,7 @@ class Loop:
         real, slots, norm = sums.pop("real"), sums.pop("slots"), sums.pop("gradient_norm")
         metrics = {
             **head_metrics(sums),
-            "learning_rate": float(self.step.optimizer.learning_rate),
+            "learning_rate": float(self.step.optimizer.schedule(done - 1)),
             "gradient_norm": norm / steps,
             "padding_share": 1 - real / slots,
             "pieces_per_second": real / max(seconds, 1e-9),

@@ -107,4 +107,6 @@ def make_optimizer(
     optimizer = SummedAdamW(learning_rate=schedule, weight_decay=weight_decay, beta_2=beta_2, epsilon=epsilon)
     optimizer.exclude_from_weight_decay(var_list=[v for v in variables if len(v.shape) < 2])
     optimizer.build(variables)
+    # Keras tells the rate of the step to come; a log wants that of a step that was made.
+    optimizer.schedule = schedule
     return optimizer
