@@ -152,8 +152,9 @@ def measure_fertility(
     unknown_id = tokenizer.token_to_id(UNK)
     unknown = 0
     counts = np.zeros(1, np.int64)
+    blocks = read_text_blocks(files, field=field, encoding=encoding)
     with tf.device("cpu"), progress(input_size(files), "measuring fertility", "B") as bar:
-        for block in read_text_blocks(files, field=field, encoding=encoding):
+        for block in blocks:
             for start in range(0, len(block.lines), _LINES_AT_ONCE):
                 pieces = tokenizer.tokenize(block.lines[start : start + _LINES_AT_ONCE])
                 found = np.bincount(pieces.values.row_lengths().numpy(), minlength=len(counts))

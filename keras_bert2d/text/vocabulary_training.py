@@ -141,8 +141,10 @@ def _count_words(
     """Returns the distinct words of the files, in the order of first use, and their counts."""
     files = list(files)
     counter: Counter[bytes] = Counter()
+    # Before the bar is there: what is refused at once is refused in one line.
+    blocks = read_text_blocks(files, field=field, encoding=encoding)
     with tf.device("cpu"), progress(input_size(files), "counting words", "B") as bar:
-        for block in read_text_blocks(files, field=field, encoding=encoding):
+        for block in blocks:
             words = split_words(normalize(tf.constant(block.lines), casing)).values
             short = tf.strings.length(words, unit="UTF8_CHAR") <= MAX_CHARACTERS_PER_WORD
             counter.update(tf.boolean_mask(words, short).numpy().tolist())
