@@ -1,30 +1,23 @@
-"""The rows of an epoch: records shuffled, windows of them unpacked, their texts packed.
+"""The rows of an epoch: windows of records unpacked, their texts shuffled and packed.
 
-The order of the data is a function of the seed alone. An epoch reads all records once (as often as
-their corpus weighs), shuffled over shards and within a buffer; a *window* of them is unpacked, its texts are
-shuffled and packed into rows. Every row knows its place (epoch, window, row), so a run goes on behind
-any row without reading from the start.
+The order of the data is a function of the seed alone. Every row knows its place (epoch, window, row), so
+a run goes on behind any row without reading from the start, see `windows`.
 """
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert2d.choices import REPLACEMENTS, ROWS, check_choice
 from keras_bert2d.data.shards import Manifest, decode_records
+from keras_bert2d.data.windows import HeldOut, Place, epoch_windows, most_windows
 from keras_bert2d.text.masking import MaskRules
 from keras_bert2d.text.packing import join_sentences, pack_texts
 from keras_bert2d.text.pairs import choose_pairs, pack_pairs
-from keras_bert2d.text.rows import make_rows
+from keras_bert2d.text.rows import RowRules, make_rows
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
-
-# Records of a window, shards read side by side, and records that are shuffled among each other.
-WINDOW_RECORDS = 64
-OPEN_SHARDS = 16
-SHUFFLED_RECORDS = 1024
-# Records that stay together where sentences must follow one another.
-RUN_RECORDS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,79 +64,38 @@ class RowSettings:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Where in the data a run stands: behind this row of this window of this epoch."""
-
-    epoch: int = 0
-    window: int = 0
-    row: int = -1
-
-
 def epoch_rows(
-    folder, manifest, rules, settings, seed, epoch, start, held_out_every, held_out=False
+    folder: Path,
+    manifest: Manifest,
+    rules: RowRules,
+    settings: RowSettings,
+    seed: int,
+    epoch: tf.Tensor,
+    start: Place,
+    held_out: HeldOut | None = None,
 ) -> tf.data.Dataset:
-    """The rows of one epoch, from `start` on where it is the start's epoch."""
-    counts = np.array([shard.records for shard in manifest.shards], np.int64)
-    offsets = np.cumsum(counts) - counts
-    files = np.array([str(folder / shard.file) for shard in manifest.shards])
-    weights = np.array([manifest.corpora[shard.corpus]["weight"] for shard in manifest.shards])
-    # A weight of 2.5 is two copies in one epoch and three in the next; golden steps spread the thirds.
-    phases = np.modf(np.arange(len(counts)) * 0.6180339887498949)[0]
-    if held_out:
-        weights = np.ones_like(weights)
-    time = tf.cast(epoch, tf.float64)
-    copies = tf.cast(tf.floor((time + 1) * weights + phases) - tf.floor(time * weights + phases), tf.int64)
-    order = tf.random.experimental.stateless_shuffle(
-        tf.repeat(tf.range(len(counts)), copies),
-        seed=tf.stack([tf.cast(seed, tf.int64), epoch]),
-        alg="philox",
-    )
+    """The rows of one epoch, from `start` on where it is the start's epoch, a window at a time.
 
-    def records(file, offset):
-        dataset = tf.data.Dataset.zip(
-            tf.data.Dataset.range(offset, np.iinfo(np.int64).max), tf.data.TFRecordDataset(file)
-        )
-        if held_out_every is not None:
-            wanted = held_out_every // 2
-            dataset = dataset.filter(lambda index, _: (index % held_out_every == wanted) == held_out)
-        return dataset
-
+    Returns:
+        Dataset of dicts of int32 tensors `[row, …]`; `place`, `[row, 3]`, is each row's `Place`.
+    """
+    is_start = epoch == start.epoch
     # Where sentences must follow one another, records stay together in runs.
-    run = 1 if settings.rows == "packed" and not settings.next_sentence else RUN_RECORDS
-    chosen = tf.data.Dataset.from_tensor_slices(
-        (tf.gather(files, order), tf.gather(offsets, order))
-    ).interleave(
-        records,
-        cycle_length=OPEN_SHARDS,
-        block_length=run,
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
-    shuffle_seed = tf.cast(seed, tf.int64) * 1_000_003 + epoch + 1
-
-    def shuffle(number, block):
-        count = tf.size(block[0], tf.int64)
-        runs = tf.random.experimental.stateless_shuffle(
-            tf.range((count + run - 1) // run), tf.stack([shuffle_seed, number]), alg="philox"
-        )
-        places = tf.reshape(runs[:, None] * run + tf.range(run, dtype=tf.int64), [-1])
-        places = tf.boolean_mask(places, places < count)
-        return tf.nest.map_structure(lambda x: tf.gather(x, places), block)
-
-    windows = chosen.batch(SHUFFLED_RECORDS).enumerate().map(shuffle).rebatch(WINDOW_RECORDS).enumerate()
-    windows = windows.skip(tf.where(epoch == start.epoch, tf.cast(start.window, tf.int64), 0))
+    keep_runs = settings.rows == "full_sentences" or settings.next_sentence
+    first_window = tf.where(is_start, tf.cast(start.window, tf.int64), 0)
+    windows = epoch_windows(folder, manifest, seed, epoch, first_window, held_out, keep_runs)
+    row_seed = -(tf.cast(seed, tf.int64) * 1_000_003 + epoch + 1)
 
     def make(window, indices_and_records):
         indices, serialized = indices_and_records
         texts = decode_records(serialized, len(manifest.piece_counts))
-        rows = _window_rows(*texts, indices, rules, settings, tf.stack([-shuffle_seed, window]))
+        rows = _window_rows(*texts, indices, rules, settings, tf.stack([row_seed, window]))
         count = tf.shape(rows["token_ids"], tf.int64)[0]
         numbers = tf.range(count)
         rows["place"] = tf.cast(
             tf.stack([tf.fill([count], epoch), tf.fill([count], window), numbers], 1), tf.int32
         )
-        done = tf.where((epoch == start.epoch) & (window == start.window), start.row + 1, 0)
+        done = tf.where(is_start & (window == start.window), start.row + 1, 0)
         return {name: value[done:] for name, value in rows.items()}
 
     return windows.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
@@ -151,9 +103,8 @@ def epoch_rows(
 
 def without_endless_search(rows: tf.data.Dataset, manifest: Manifest) -> tf.data.Dataset:
     """Raises where window after window has no row, of one epoch and the next, as it would be without end."""
-    most = int(np.ceil(max(corpus["weight"] for corpus in manifest.corpora)))
     # An epoch of few pairs may miss them all by chance, but not so many.
-    limit = most * manifest.records // WINDOW_RECORDS + 64
+    limit = most_windows(manifest) + 64
 
     def count_empty(empty, window):
         empty = tf.where(tf.shape(window["token_ids"])[0] > 0, 0, empty + 1)

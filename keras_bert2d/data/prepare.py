@@ -24,6 +24,7 @@ import tensorflow as tf
 from keras_bert2d.data.shards import (
     MANIFEST,
     VOCABULARY,
+    FlatTexts,
     Manifest,
     Shard,
     read_manifest,
@@ -34,7 +35,6 @@ from keras_bert2d.files import atomic_file, sha256_of
 from keras_bert2d.progress import progress
 from keras_bert2d.reading.encoding import check_encoding
 from keras_bert2d.reading.texts import input_size, read_text_blocks
-from keras_bert2d.text.packing import without_empty
 from keras_bert2d.text.special_tokens import UNK
 from keras_bert2d.text.tokenizer import Bert2DTokenizer
 from keras_bert2d.text.vocabulary import (
@@ -48,7 +48,8 @@ from keras_bert2d.text.vocabulary import (
 # What lies in a folder until its manifest is written, beside the notes of the shards.
 _SETTINGS = "prepare.json"
 _TOTAL = "total.json"
-_BATCH_LINES = 1024
+# Text that is tokenised in one go.
+_BATCH_BYTES = 128 << 10
 
 
 def prepare(
@@ -201,34 +202,44 @@ def _shards_of(blocks: Iterator, shard_bytes: int) -> Iterator[tuple[int, int, l
 
 
 def _write_shard(output, index, source, lines, documents, tokenizer, pool) -> None:
-    batches = [lines[i : i + _BATCH_LINES] for i in range(0, len(lines), _BATCH_LINES)]
-    texts = tf.concat(list(pool.map(_tokenize(tokenizer), batches)), 0)
-    documents = documents[texts.row_lengths().numpy() > 0]
-    texts = without_empty(texts)
+    tokenize = _tokenize(tokenizer)
+    texts = FlatTexts.joined(list(pool.map(tokenize, _batches(lines))))
+    has_words = texts.text_lengths > 0
+    documents, texts.text_lengths = documents[has_words], texts.text_lengths[has_words]
     path = output / f"shard-{index:05d}.tfrecord"
     temporary = output / f".{path.name}.{os.getpid()}.tmp"
     try:
-        records = write_records(temporary, texts, documents, tokenizer.vocabulary_size())
+        records = write_records(temporary, texts, documents)
         digest = sha256_of(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    pieces = texts.flat_values.numpy()
     shard = Shard(
         file=path.name,
         digest=digest,
         corpus=source,
         records=records,
-        texts=int(texts.nrows()),
-        words=int(texts.values.nrows()),
-        pieces=len(pieces),
+        texts=len(texts.text_lengths),
+        words=len(texts.word_lengths),
+        pieces=len(texts.pieces),
         first_document=int(documents[0]) if len(documents) else 0,
         last_document=int(documents[-1]) if len(documents) else 0,
     )
-    counts = np.bincount(pieces, minlength=tokenizer.vocabulary_size()).astype("<u8")
+    counts = np.bincount(texts.pieces, minlength=tokenizer.vocabulary_size()).astype("<u8")
     packed = base64.b64encode(zlib.compress(counts.tobytes())).decode()
     with atomic_file(_note(output, index)) as file:
         json.dump({"shard": asdict(shard), "counts": packed}, file)
+
+
+def _batches(lines: list[bytes]) -> Iterator[list[bytes]]:
+    """Cuts lines into batches of about `_BATCH_BYTES`: lines may be short or have a megabyte."""
+    ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1)
+    start = 0
+    while start < len(lines):
+        read = ends[start - 1] if start else 0
+        stop = start + int(np.searchsorted(ends[start:], read + _BATCH_BYTES)) + 1
+        yield lines[start:stop]
+        start = stop
 
 
 def _tokenize(tokenizer: Bert2DTokenizer):
@@ -237,7 +248,13 @@ def _tokenize(tokenizer: Bert2DTokenizer):
         tokenizer._traced_tokenize = tf.function(
             tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)]
         )
-    return lambda lines: tokenizer._traced_tokenize(tf.constant(lines, tf.string))
+
+    def tokenize(lines: list[bytes]) -> FlatTexts:
+        return FlatTexts.of(
+            tokenizer._traced_tokenize(tf.constant(lines, tf.string)), tokenizer.vocabulary_size()
+        )
+
+    return tokenize
 
 
 def _claim(output: Path, settings: dict, tokenizer: Bert2DTokenizer) -> None:

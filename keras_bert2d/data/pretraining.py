@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from keras_bert2d.data.epochs import Place, RowSettings, epoch_rows, without_endless_search
+from keras_bert2d.data.epochs import RowSettings, epoch_rows, without_endless_search
 from keras_bert2d.data.shards import Manifest, check_digests, read_manifest, read_tokenizer
+from keras_bert2d.data.windows import HeldOut, Place
 from keras_bert2d.errors import InputError
 from keras_bert2d.reading.texts import read_text_blocks
 from keras_bert2d.text.masking import mask_rows
@@ -65,9 +66,10 @@ def pretraining_dataset(
             f"Received: sequence_length={settings.sequence_length}, max_words={rules.id_rules.max_words}"
         )
     start = place or Place()
+    held_out = None if held_out_every is None else HeldOut(held_out_every)
     epochs = tf.data.Dataset.range(start.epoch, np.iinfo(np.int64).max)
     rows = epochs.flat_map(
-        lambda epoch: epoch_rows(Path(shards), manifest, rules, settings, seed, epoch, start, held_out_every)
+        lambda epoch: epoch_rows(Path(shards), manifest, rules, settings, seed, epoch, start, held_out)
     )
     return _masked_batches(
         without_endless_search(rows, manifest),
@@ -154,8 +156,7 @@ def held_out_dataset(
         0,
         tf.constant(0, tf.int64),
         Place(),
-        held_out_every,
-        True,
+        HeldOut(held_out_every, read=True),
     )
     masks = settings.mask_rules(tokenizer, manifest.piece_counts)
     return _masked_batches(rows, settings, masks, batch_size, 0, 0, False).take(max_batches)

@@ -183,32 +183,61 @@ def record_splits(pieces_of_texts: np.ndarray) -> np.ndarray:
     return np.array(splits)
 
 
-def write_records(path: Path, texts: tf.RaggedTensor, documents: np.ndarray, vocabulary_size: int) -> int:
+@dataclass
+class FlatTexts:
+    """Texts as records hold them, several times smaller than the ragged tensor they come from.
+
+    Attributes:
+        pieces: uint16 or int32 array `[all pieces]`, see `piece_dtype`.
+        word_lengths: uint8 array `[all words]`. A word has 100 characters at the most, so one byte counts
+            its pieces.
+        text_lengths: int32 array `[texts]`. Words of each text.
+    """
+
+    pieces: np.ndarray
+    word_lengths: np.ndarray
+    text_lengths: np.ndarray
+
+    @classmethod
+    def of(cls, texts: tf.RaggedTensor, vocabulary_size: int) -> "FlatTexts":
+        """Flattens an int32 ragged tensor `[text, (words), (pieces)]`."""
+        return cls(
+            texts.flat_values.numpy().astype(piece_dtype(vocabulary_size).as_numpy_dtype),
+            texts.values.row_lengths().numpy().astype(np.uint8),
+            texts.row_lengths().numpy().astype(np.int32),
+        )
+
+    @classmethod
+    def joined(cls, parts: "list[FlatTexts]") -> "FlatTexts":
+        """Returns the texts of all parts, one part after another."""
+        return cls(
+            np.concatenate([part.pieces for part in parts]),
+            np.concatenate([part.word_lengths for part in parts]),
+            np.concatenate([part.text_lengths for part in parts]),
+        )
+
+
+def write_records(path: Path, texts: FlatTexts, documents: np.ndarray) -> int:
     """Writes texts into a TFRecord file.
 
     Args:
         path: The file.
-        texts: int32 ragged tensor `[text, (words), (pieces)]`, each of one word at least.
-        documents: int64 array `[text]`.
-        vocabulary_size: int.
+        texts: `FlatTexts`, each text of one word at least.
+        documents: int64 array `[texts]`.
 
     Returns:
         The number of records.
     """
-    pieces = texts.flat_values.numpy().astype(piece_dtype(vocabulary_size).as_numpy_dtype)
-    word_splits = texts.values.row_splits.numpy()
-    text_splits = texts.row_splits.numpy()
-    # A word has 100 characters at the most, so one byte counts its pieces.
-    word_lengths = np.diff(word_splits).astype(np.uint8)
-    text_lengths = np.diff(text_splits).astype(np.int32)
+    word_splits = np.concatenate([[0], np.cumsum(texts.word_lengths, dtype=np.int64)])
+    text_splits = np.concatenate([[0], np.cumsum(texts.text_lengths, dtype=np.int64)])
     splits = record_splits(np.diff(word_splits[text_splits]))
     with tf.io.TFRecordWriter(str(path)) as writer:
         for first, last in zip(splits[:-1], splits[1:], strict=True):
             words = slice(text_splits[first], text_splits[last])
             arrays = {
-                "pieces": pieces[word_splits[words.start] : word_splits[words.stop]],
-                "word_lengths": word_lengths[words],
-                "text_lengths": text_lengths[first:last],
+                "pieces": texts.pieces[word_splits[words.start] : word_splits[words.stop]],
+                "word_lengths": texts.word_lengths[words],
+                "text_lengths": texts.text_lengths[first:last],
                 "documents": documents[first:last].astype(np.int64),
             }
             features = {
@@ -216,7 +245,8 @@ def write_records(path: Path, texts: tf.RaggedTensor, documents: np.ndarray, voc
                 for name, array in arrays.items()
             }
             example = tf.train.Example(features=tf.train.Features(feature=features))
-            writer.write(example.SerializeToString())
+            # Else the order of the features, and so the digest, hangs on the process.
+            writer.write(example.SerializeToString(deterministic=True))
     return len(splits) - 1
 
 

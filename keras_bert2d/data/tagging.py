@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert2d.data.conll import Sentence, read_tagged
-from keras_bert2d.data.epochs import Place
 from keras_bert2d.data.spans import as_iob2
+from keras_bert2d.data.windows import Place
 from keras_bert2d.errors import InputError
 from keras_bert2d.progress import say
 from keras_bert2d.text.packing import pack_rows

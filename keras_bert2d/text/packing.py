@@ -8,7 +8,7 @@ successor, and doubling the jumps marks all openers that the first one reaches i
 
 import tensorflow as tf
 
-from keras_bert2d.text.ragged import repeat, row_and_place
+from keras_bert2d.text.ragged import keep_rows, repeat, row_and_place
 from keras_bert2d.text.rows import RowRules, make_rows, pieces_of
 
 
@@ -78,7 +78,7 @@ def split_long_texts(
     def split():
         short = _split_long_words(texts, max_pieces)
         # Long texts are few: only their words are looked at.
-        long = tf.ragged.boolean_mask(short, is_long)
+        long = keep_rows(short, is_long)
         lengths = long.values.row_lengths()
         openers = next_fit_openers(long.row_splits, (lengths, max_pieces), (tf.ones_like(lengths), max_words))
         _, place = row_and_place(long.row_lengths())

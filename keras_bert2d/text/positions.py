@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from keras_bert2d.choices import OVERFLOWS, WORD_NUMBERINGS, check_choice
 from keras_bert2d.errors import InputError
-from keras_bert2d.text.ragged import row_and_place
+from keras_bert2d.text.ragged import row_and_place, rows_of
 from keras_bert2d.text.special_tokens import CONTINUATION_PREFIX, PAD, SEP
 
 
@@ -132,7 +132,7 @@ def two_d_position_ids(
     )
     if not isinstance(pieces, tf.RaggedTensor):
         pieces = tf.ragged.constant(pieces, dtype=tf.string, ragged_rank=1)
-    rows = tf.cast(pieces.value_rowids(), tf.int32)
+    rows = tf.cast(rows_of(pieces), tf.int32)
     row_starts = tf.cast(pieces.row_starts(), tf.int32)
     count = tf.size(pieces.values)
     is_first = tf.range(count) == tf.gather(row_starts, rows)

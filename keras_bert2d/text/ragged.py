@@ -1,7 +1,9 @@
 """Ragged arithmetic for hot paths.
 
-`tf.repeat` and `RaggedTensor.value_rowids` build a mask of rows × longest row; one ragged range that
-counts rows in its high bits and places in its low bits gives the same an order of magnitude faster.
+`tf.repeat`, `tf.ragged.boolean_mask` and `RaggedTensor.value_rowids` build a mask of rows × longest row:
+8,000 texts, one of them a table of 75,000 pieces, took 5 GB and two seconds. What is here takes time and
+memory in proportion to the items. One ragged range that counts rows in its high bits and places in its
+low bits gives the row and the place of each.
 """
 
 import tensorflow as tf
@@ -41,3 +43,30 @@ def repeat(values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
 def rows_of(ragged: tf.RaggedTensor) -> tf.Tensor:
     """Returns `ragged.value_rowids()`, int64."""
     return row_and_place(ragged.row_lengths())[0]
+
+
+def keep_rows(ragged: tf.RaggedTensor, mask: tf.Tensor) -> tf.RaggedTensor:
+    """Returns `tf.ragged.boolean_mask(ragged, mask)` for a mask `[rows]`."""
+    return tf.gather(ragged, tf.where(mask)[:, 0])
+
+
+def keep_items(ragged: tf.RaggedTensor, mask: tf.Tensor) -> tf.RaggedTensor:
+    """Leaves items out of rows.
+
+    Args:
+        ragged: ragged tensor `[row, (items), …]`.
+        mask: bool tensor `[all items]`: the items of all rows that stay.
+
+    Returns:
+        Ragged tensor of the same rank.
+
+    Example:
+
+    >>> words = tf.ragged.constant([["ev", "ve"], [], ["kitap"]])
+    >>> keep_items(words, tf.constant([True, False, True])).to_list()
+    [[b'ev'], [], [b'kitap']]
+    """
+    before = tf.cumsum(tf.cast(tf.concat([[False], mask], 0), tf.int64))
+    splits = tf.gather(before, ragged.row_splits)
+    values = tf.gather(ragged.values, tf.where(mask)[:, 0])
+    return tf.RaggedTensor.from_row_splits(values, splits, validate=False)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from keras_bert2d.errors import InputError
 from keras_bert2d.text.positions import IdRules, subword_positions
-from keras_bert2d.text.ragged import row_and_place
+from keras_bert2d.text.ragged import keep_items, row_and_place
 
 # The keys of every batch, in the order of the picture above.
 ROW_KEYS = ("token_ids", "segment_ids", "padding_mask", "word_position_ids", "subword_position_ids")
@@ -88,7 +88,7 @@ def cut(
 
     def drop():
         words = _shorten_words(texts.values, shortened)
-        kept = tf.ragged.boolean_mask(texts.with_values(words), texts.with_values(fits))
+        kept = keep_items(texts.with_values(words), fits)
         return kept.flat_values, kept.values.row_splits, kept.row_splits
 
     def keep():

@@ -14,6 +14,7 @@ from keras_bert2d.choices import CASINGS, check_choice
 from keras_bert2d.errors import InputError
 from keras_bert2d.text import casing as casing_rules
 from keras_bert2d.text.positions import IdRules
+from keras_bert2d.text.ragged import keep_items
 from keras_bert2d.text.special_tokens import (
     CLS,
     CONTINUATION_PREFIX,
@@ -233,7 +234,7 @@ class Bert2DTokenizer(keras_hub.tokenizers.Tokenizer):
                 pieces = pieces.merge_dims(1, 2)
             if pieces.dtype != tf.string:
                 pieces = tf.gather(self._piece_strings(), pieces)
-            pieces = tf.ragged.boolean_mask(pieces, pieces != PAD)
+            pieces = keep_items(pieces, pieces.values != PAD)
             spaced = tf.strings.regex_replace(pieces.values, r"^", " ", replace_global=False)
             joined = tf.strings.regex_replace(spaced, rf"^ {CONTINUATION_PREFIX}(.)", r"\1")
             texts = tf.strings.strip(tf.strings.reduce_join(pieces.with_values(joined), axis=-1))

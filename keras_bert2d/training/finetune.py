@@ -7,9 +7,9 @@ import keras
 import tensorflow as tf
 
 from keras_bert2d.data.conll import Sentence
-from keras_bert2d.data.epochs import Place
 from keras_bert2d.data.spans import spans_are_scored
 from keras_bert2d.data.tagging import TaggingData, labels_of, read_labelled, warn_of_unknown
+from keras_bert2d.data.windows import Place
 from keras_bert2d.evaluation.metrics import tagging_scores
 from keras_bert2d.files import atomic_folder
 from keras_bert2d.models.backbone import Bert2DBackbone

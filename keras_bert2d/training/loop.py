@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_bert2d.data.epochs import Place
+from keras_bert2d.data.windows import Place
 from keras_bert2d.errors import InputError
 from keras_bert2d.progress import progress
 from keras_bert2d.training.checkpoints import Checkpoints

@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_bert2d.data.epochs import Place, RowSettings
+from keras_bert2d.data.epochs import RowSettings
 from keras_bert2d.data.pretraining import (
     check_documents,
     held_out_dataset,
@@ -14,6 +14,7 @@ from keras_bert2d.data.pretraining import (
     pretraining_dataset,
 )
 from keras_bert2d.data.shards import check_digests, read_manifest, read_tokenizer
+from keras_bert2d.data.windows import Place
 from keras_bert2d.errors import InputError
 from keras_bert2d.files import atomic_folder
 from keras_bert2d.models.backbone import Bert2DBackbone

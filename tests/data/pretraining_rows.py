@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from keras_bert2d.data.epochs import Place
+from keras_bert2d.data.windows import Place
 from keras_bert2d.text.rows import ROW_KEYS
 
 

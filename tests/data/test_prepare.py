@@ -394,7 +394,7 @@ def test_impossible_arguments_are_refused_and_leave_no_folder(
 def test_pieces_of_a_long_corpus_are_the_same_in_many_batches(tokenizer, tmp_path, monkeypatch):
     """Batches of lines are tokenised side by side and come back in order."""
     (tmp_path / "text").write_text("".join(f"ev {i}\n" for i in range(50)), encoding="utf-8")
-    monkeypatch.setattr(prepare_module, "_BATCH_LINES", 7)
+    monkeypatch.setattr(prepare_module, "_BATCH_BYTES", 40)
     manifest = make([tmp_path / "text"], tokenizer, tmp_path / "out", shard_bytes=1 << 20)
     expected = tokenizer.tokenize([f"ev {i}" for i in range(50)]).to_list()
     assert [text for *_, text in read_texts(tmp_path / "out", manifest, tokenizer)] == expected

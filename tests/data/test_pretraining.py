@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert2d.data import epochs, pretraining, shards
+from keras_bert2d.data import pretraining, shards, windows
 from keras_bert2d.data.epochs import RowSettings
 from keras_bert2d.data.prepare import prepare
 from keras_bert2d.data.pretraining import (
@@ -53,13 +53,8 @@ def small_constants():
     """Many records, windows, blocks and runs in little text."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "RECORD_PIECES", 20)
-        for name, value in {
-            "WINDOW_RECORDS": 4,
-            "OPEN_SHARDS": 2,
-            "SHUFFLED_RECORDS": 8,
-            "RUN_RECORDS": 2,
-        }.items():
-            patch.setattr(epochs, name, value)
+        for name, value in {"WINDOW_RECORDS": 4, "GROUP_RECORDS": 10, "RUN_RECORDS": 2}.items():
+            patch.setattr(windows, name, value)
         patch.setattr(pretraining, "MASKED_STEPS", 2)
         yield
 

@@ -11,6 +11,7 @@ from keras_bert2d.data.prepare import prepare
 from keras_bert2d.data.shards import (
     MANIFEST,
     VOCABULARY,
+    FlatTexts,
     check_digests,
     decode_records,
     piece_dtype,
@@ -47,7 +48,7 @@ def write_and_read(path, texts, documents, size):
         np.array([piece for text in texts for word in text for piece in word], np.int32),
         [[len(text) for text in texts], [len(word) for text in texts for word in text]],
     )
-    count = write_records(path, ragged, np.array(documents), size)
+    count = write_records(path, FlatTexts.of(ragged, size), np.array(documents))
     records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
     assert len(records) == count
     return records
@@ -84,6 +85,13 @@ def test_records_are_read_back_in_any_selection(tmp_path, monkeypatch):
     assert read.to_list() == [[[6]], [[7]], [[1], [2]]]
     assert documents.numpy().tolist() == [9, 9, 4]
     assert per_record.numpy().tolist() == [2, 1]
+
+
+def test_a_record_has_the_same_bytes_in_every_process(tmp_path):
+    """The features come in one order, whatever the process, so parts made apart have one digest."""
+    (record,) = write_and_read(tmp_path / "shard", [[[1], [2]]], [4], SIZE)
+    names = [b"documents", b"pieces", b"text_lengths", b"word_lengths"]
+    assert sorted(names, key=record.index) == names
 
 
 def test_no_records_are_no_texts():

@@ -6,8 +6,8 @@ import pytest
 
 from keras_bert2d.data import tagging
 from keras_bert2d.data.conll import Sentence
-from keras_bert2d.data.epochs import Place
 from keras_bert2d.data.tagging import TaggingData, labels_of, read_labelled, warn_of_unknown
+from keras_bert2d.data.windows import Place
 from keras_bert2d.errors import InputError, InputWarning
 from keras_bert2d.models.token_classifier_preprocessor import Bert2DTokenClassifierPreprocessor
 from keras_bert2d.text.rows import ROW_KEYS

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert2d.data.epochs import Place
+from keras_bert2d.data.windows import Place
 from keras_bert2d.training.optimizer import WarmupDecay, make_optimizer
 from keras_bert2d.training.step import HeadStep
 
